@@ -1,0 +1,33 @@
+"""Autotuning for compute kernels: declare a space, search it, measure honestly, remember."""
+
+from tunewright.backends.c import C
+from tunewright.backends.python import Python
+from tunewright.errors import NoDecision, NothingWorked, TunewrightError
+from tunewright.fronts.tuned import Tuned, tune
+from tunewright.model.config import Config
+from tunewright.model.signature import In, InOut, Out
+from tunewright.model.space import Knob, Rule, Space, Variant
+from tunewright.session import Session, configure, session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "C",
+    "Config",
+    "In",
+    "InOut",
+    "Knob",
+    "NoDecision",
+    "NothingWorked",
+    "Out",
+    "Python",
+    "Rule",
+    "Session",
+    "Space",
+    "Tuned",
+    "TunewrightError",
+    "Variant",
+    "configure",
+    "session",
+    "tune",
+]

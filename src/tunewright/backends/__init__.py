@@ -1,0 +1,1 @@
+"""Ways to build, load and time a kernel."""

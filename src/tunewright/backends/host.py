@@ -1,0 +1,135 @@
+"""Host: this CPU as a Device, and digests of Python functions."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import platform
+import sys
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+from tunewright.model.device import Device
+
+_ISA = (
+    "sse4_2", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl",
+    "avx512cd", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8",
+    "asimd", "asimdhp", "asimddp", "sve", "sve2", "i8mm", "bf16",
+)  # fmt: skip
+_CPUINFO = Path("/proc/cpuinfo")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@cache
+def cpu() -> Device:
+    """This machine's processor: model, instruction sets, cores and caches; nothing of the host's name."""
+    info = _cpuinfo()
+    flags = set(info.get("flags", info.get("Features", "")).split())
+    steps = [f"{word} {info[field]}" for word, field in _STEPS if field in info]
+    model = info.get("model name") or platform.processor() or platform.machine()
+    return Device(
+        kind="cpu",
+        model=" ".join([" ".join(model.split()), *steps]),
+        architecture=platform.machine(),
+        features=tuple(flag for flag in _ISA if flag in flags),
+        limits={"cores": os.cpu_count() or 1, **_caches()},
+    )
+
+
+_STEPS = (("family", "cpu family"), ("model", "model"), ("stepping", "stepping"))
+
+
+def _cpuinfo() -> dict[str, str]:
+    """The first processor's entries; empty where the system has no such file."""
+    try:
+        text = _CPUINFO.read_text().split("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _caches() -> dict[str, int]:
+    """Bytes of each data cache, such as `l1`, `l2`."""
+    sizes: dict[str, int] = {}
+    for entry in sorted(_CACHES.glob("index*")):
+        try:
+            kind, level, size = (entry.joinpath(name).read_text().strip() for name in ("type", "level", "size"))
+        except OSError:
+            continue
+        if kind != "Instruction" and size[:-1].isdigit():
+            sizes[f"l{level}"] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(size[-1], 1)
+    return sizes
+
+
+def digest(*parts: str | bytes) -> str:
+    """A short name for content: 32 hexadecimal digits."""
+    whole = sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        whole.update(len(data).to_bytes(8, "little") + data)
+    return whole.hexdigest()[:32]
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """A digest of what `function` does: its syntax and that of its module's functions and constants it uses.
+
+    Comments, line numbers, names of files and docstrings do not count.
+    """
+    parts: dict[str, str] = {}
+    _gather(function, parts)
+    return digest(*(f"{name}\n{text}" for name, text in sorted(parts.items())))
+
+
+def _gather(function: Any, parts: dict[str, str]) -> None:
+    function = inspect.unwrap(function)
+    name = f"{getattr(function, '__qualname__', repr(type(function)))}"
+    if name in parts:
+        return
+    if not isinstance(function, FunctionType):
+        parts[name] = f"{getattr(function, '__module__', '')}.{name}"
+        return
+    parts[name] = _syntax(function)
+    for used in _names(function.__code__):
+        value = function.__globals__.get(used)
+        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            _gather(value, parts)
+        elif isinstance(value, bool | int | float | str):
+            parts[f"constant {used}"] = repr(value)
+
+
+def _syntax(function: FunctionType) -> str:
+    """The function's syntax tree without positions, decorators and docstrings; its code where no source is."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return _code(function.__code__)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            node.decorator_list = []
+            if ast.get_docstring(node, clean=False) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    return ast.dump(tree)
+
+
+def _code(code: CodeType) -> str:
+    consts = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return digest(code.co_code, *consts, *code.co_names)
+
+
+def _names(code: CodeType) -> set[str]:
+    """Every global name a function or a function inside it mentions."""
+    inner = [_names(const) for const in code.co_consts if isinstance(const, CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def python_toolchain() -> dict[str, str]:
+    """The interpreter and numpy, on which a Python kernel's speed rests."""
+    numpy = sys.modules["numpy"]
+    return {"python": platform.python_version(), "numpy": str(numpy.__version__)}

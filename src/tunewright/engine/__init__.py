@@ -1,0 +1,1 @@
+"""The loop that turns a problem into a decision."""

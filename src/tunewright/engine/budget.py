@@ -1,0 +1,51 @@
+"""Budget: how much a search may spend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from tunewright.errors import SettingsError
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass
+class Budget:
+    """Trials and seconds; whichever ends first ends the search."""
+
+    trials: int | None = None
+    seconds: float | None = None
+    clock: Callable[[], float] = monotonic
+    spent: int = 0
+    _started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
+
+    def grant(self, wish: int = 1) -> int:
+        """How many of `wish` more trials may start now."""
+        if self.seconds is not None and self.clock() - self._started >= self.seconds:
+            return 0
+        return wish if self.trials is None else max(0, min(wish, self.trials - self.spent))
+
+    def spend(self, trials: int = 1) -> None:
+        """Count trials as started."""
+        self.spent += trials
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """From what a person types: `200` (trials), `60s`, `5m`, `1h`, or both: `200,5m`."""
+        budget = cls()
+        for part in text.replace(" ", "").split(","):
+            found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h)?", part)
+            if not found:
+                raise SettingsError(f"cannot read the budget {text!r}; write 200 (trials), 60s, 5m, 1h, or 200,5m")
+            number, unit = found.groups()
+            if unit:
+                budget.seconds = float(number) * _UNITS[unit]
+            else:
+                budget.trials = int(float(number))
+        return budget

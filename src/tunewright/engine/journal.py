@@ -1,0 +1,44 @@
+"""Journal: the append-only record of a search; what it holds is never tried again."""
+
+from __future__ import annotations
+
+import logging
+
+from tunewright.errors import StoreError
+from tunewright.model.config import Config
+from tunewright.model.decision import Problem
+from tunewright.model.event import Listener, Tried
+from tunewright.model.trial import Trial
+from tunewright.ports.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """Trials of one problem, kept in a store before anyone hears of them."""
+
+    def __init__(self, store: Store, problem: Problem, emit: Listener, *, fresh: bool = False) -> None:
+        self._store, self._key, self._emit = store, problem.key, emit
+        self.known: dict[Config, Trial] = {}
+        self.trials: list[Trial] = []
+        if not fresh:
+            # The last trial of a config holds; a config no longer in the space is history.
+            self.known = {trial.config: trial for trial in store.trials(problem.key) if trial.config in problem.space}
+
+    def add(self, trial: Trial) -> None:
+        """Keep a new trial, then tell the listeners: an acknowledged trial is a recorded one."""
+        try:
+            self._store.record(self._key, [trial])
+        except StoreError as error:
+            log.warning("a trial of %s is not kept, so a later run may repeat it: %s", self._key.kernel, error)
+        self.known[trial.config] = trial
+        self.trials.append(trial)
+        self._emit(Tried(trial))
+
+    def replay(self, config: Config) -> Trial | None:
+        """The trial an earlier run made of `config`, if any."""
+        trial = self.known.get(config)
+        if trial is not None:
+            self.trials.append(trial)
+            self._emit(Tried(trial, replayed=True))
+        return trial

@@ -1,0 +1,232 @@
+"""Tuned: the callable users hold; a cached launch is a dictionary look-up."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, update_wrapper
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from tunewright.backends.python import Python
+from tunewright.backends.variants import Variants
+from tunewright.engine.budget import Budget
+from tunewright.errors import SignatureError, SpaceError
+from tunewright.measure.attempt import Bench, Check, Maker
+from tunewright.model.config import Config
+from tunewright.model.decision import Decision, Problem
+from tunewright.model.inputs import Inputs
+from tunewright.model.signature import Buckets, Parameter, Signature
+from tunewright.model.space import Space
+from tunewright.pools.child import stop_if_loading
+from tunewright.pools.isolate import Isolated
+from tunewright.ports.backend import Backend, Kernel, Launch
+from tunewright.ports.pool import Attempt
+from tunewright.session import Session, session
+
+MOST_LAUNCHERS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What a user says of a kernel besides its space; every part is optional.
+
+    - `backend`: how it is built; by default the decorated function itself is the kernel. A mapping gives each
+      variant an implementation.
+    - `default`: the config in use today, and where nothing is decided; by default the first of the space.
+    - `reference`: computes the right results from the kernel's inputs; by default the default config does.
+    - `tolerance`: allowed relative error; by default a matter of the dtype.
+    - `inputs`: makes arguments to tune on from named sizes; by default random arrays like those of the call.
+    - `shapes`: sizes worth tuning ahead of time, for the command line.
+    - `buckets`: named dimensions to round up, so that tunings stay few: `{"M": "pow2", "N": [64, 512]}`.
+    - `threads`: how many threads the kernel uses; decides the clock, and is part of the key.
+    - `dtype`: of arrays made from named sizes.
+    - `name`: what the kernel is called in the store; by default the function's name.
+    - `budget`: trials, time or both, as in `"200,5m"`.
+    - `session`: a store, mode and strategy of its own.
+    """
+
+    backend: Backend | Mapping[str, Any] | None = None
+    default: Mapping[str, Any] | None = None
+    reference: Callable[..., Any] | None = None
+    tolerance: float | None = None
+    inputs: Maker | None = None
+    shapes: Sequence[Mapping[str, int]] = ()
+    buckets: Mapping[str, Sequence[int] | str] = field(default_factory=dict)
+    threads: int = 1
+    dtype: str = "float32"
+    name: str | None = None
+    budget: str | None = None
+    session: Session | None = None
+
+
+class Tuned:
+    """A kernel that knows its best config: call it like the function it was made from."""
+
+    def __init__(self, function: Callable[..., Any], space: Space, declared: Declaration) -> None:
+        self.function, self.space, self.declared = function, space, declared
+        given = declared.backend
+        self.backend: Backend = Variants(given) if isinstance(given, Mapping) else given or Python()
+        if hasattr(self.backend, "relative_to") and function.__code__.co_filename:
+            self.backend.relative_to(Path(function.__code__.co_filename).parent)
+        self.parameters = Parameter.of(function, space.names)
+        self.buckets = Buckets(declared.buckets)
+        self._default = space.require(declared.default) if declared.default is not None else None
+        self._ready: dict[Hashable, Launch] = {}
+        self._lock = RLock()
+        self._check_names()
+        self._signature = self.backend.signature(self.kernel_without_cache)
+        update_wrapper(self, function)
+
+    def _check_names(self) -> None:
+        dims = set(self.dims)
+        if unknown := [name for name in self.buckets if name not in dims]:
+            raise SignatureError(
+                f"buckets name {', '.join(unknown)}, but no argument has such a dimension; "
+                f'declare it, as in `a: In["{unknown[0]}"]`'
+            )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args = self._positional(args, kwargs)
+        launch = self._ready.get(self._signature(*args))
+        if launch is None:
+            launch = self._prepare(args)
+        return launch(*args)
+
+    def _prepare(self, args: tuple[Any, ...]) -> Launch:
+        """The launcher for arguments like these: decided once, kept by signature."""
+        stop_if_loading()
+        with self._lock:
+            mark = self._signature(*args)
+            if (launch := self._ready.get(mark)) is None:
+                decision = self.decide(*args)
+                exact = Signature.of(self.parameters, args)
+                launch = self.backend.load(self.kernel, self.backend.build(self.kernel, decision.config, exact))
+                while len(self._ready) >= MOST_LAUNCHERS:
+                    self._ready.pop(next(iter(self._ready)))
+                self._ready[mark] = launch
+        return launch
+
+    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        names = [parameter.name for parameter in self.parameters]
+        wanted = names[len(args) :]
+        if set(wanted) != set(kwargs):
+            raise SignatureError(f"{self.name} takes {', '.join(names)}; {len(args)} came by place, and {list(kwargs)}")
+        return (*args, *(kwargs[name] for name in wanted))
+
+    @property
+    def name(self) -> str:
+        """What the kernel is called in the store: no module or path, so that moving a file loses nothing."""
+        return self.declared.name or self.function.__qualname__.rpartition("<locals>.")[2]
+
+    @property
+    def kernel_without_cache(self) -> Kernel:
+        """The kernel before any setting was read, for what needs no place to write."""
+        return Kernel(self.name, self.function, self.parameters, Path())
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The kernel as backends see it."""
+        return Kernel(self.name, self.function, self.parameters, self.session.settings.cache_path)
+
+    @property
+    def session(self) -> Session:
+        """Its own session if it was given one, else the process's."""
+        return self.declared.session or session()
+
+    @property
+    def default(self) -> Config:
+        """The config used where nothing is decided."""
+        return self._default or self.space.first
+
+    @property
+    def dims(self) -> list[str]:
+        """The names of sizes: of the `inputs` function, or of the arrays' dimensions in order of appearance."""
+        if self.declared.inputs is not None:
+            return list(inspect.signature(self.declared.inputs).parameters)
+        roles = [p.role for p in self.parameters if p.role]
+        return list(dict.fromkeys(d for role in roles for d in role.dims if isinstance(d, str)))
+
+    def problem(self, args: Sequence[Any]) -> Problem:
+        """What has to be decided for a call with `args`."""
+        mode = {"threads": str(self.declared.threads), "regime": "hot"}
+        signature = Signature.of(self.parameters, args, self.buckets)
+        return Problem(self.backend.key(self.kernel, signature, mode), self.space, self.default)
+
+    def decide(self, *args: Any) -> Decision:
+        """The decision for a call with `args`; stored, tuned or default, as the session's mode says."""
+        problem = self.problem(args)
+        found = self.session.answer(problem)
+        if found is not None:
+            return found
+        return self.session.tune(problem, self.attempt(self.inputs_like(args)), budget=self.budget())
+
+    def tune(self, *args: Any, budget: Budget | None = None, fresh: bool = False) -> Decision:
+        """Search for the best config for `args` now, whatever is stored; earlier trials count unless `fresh`."""
+        with self._lock:
+            attempt = self.attempt(self.inputs_like(args))
+            decision = self.session.tune(self.problem(args), attempt, budget=budget or self.budget(), fresh=fresh)
+            self._ready.clear()
+        return decision
+
+    def budget(self) -> Budget | None:
+        """The budget declared, if any."""
+        return Budget.parse(self.declared.budget) if self.declared.budget else None
+
+    def inputs_like(self, args: Sequence[Any]) -> Inputs:
+        """A recipe for arguments like `args`, at the size of their bucket."""
+        dims = Signature.of(self.parameters, args, self.buckets).dims
+        if self.declared.inputs is not None:
+            return Inputs(dims={name: dims[name] for name in self.dims if name in dims})
+        return Inputs.like(self.parameters, args, dims)
+
+    def example(self, sizes: Mapping[str, int]) -> list[Any]:
+        """Arguments of named sizes, as the command line needs them."""
+        if self.declared.inputs is not None:
+            return list(self.declared.inputs(**sizes))
+        return Inputs.of_dims(self.parameters, sizes, self.declared.dtype).make()
+
+    def bench(self, inputs: Inputs) -> Bench:
+        """What a process needs to try configs; workers ask for it after they have found this kernel by name."""
+        device = self.kernel.cache / "leases" / "cpu.lock"
+        check = Check(self.declared.reference, self.declared.tolerance)
+        return Bench(
+            self.backend, self.kernel, inputs, self.default, check, self.declared.inputs, self.declared.threads, device
+        )
+
+    def attempt(self, inputs: Inputs) -> Attempt:
+        """An attempt for the session's pool: isolated, unless attempts are to run in this process."""
+        if self.session.settings.pool == "serial":
+            return self.bench(inputs)
+        return Isolated(lambda: self.bench(inputs), inputs, self.target(), self.declared.threads, self.session.limits)
+
+    def target(self) -> str | None:
+        """Where another process finds this kernel: `module:name` or `script.py:name`; None if nowhere."""
+        found: Any = sys.modules.get(self.function.__module__)
+        file, spec = getattr(found, "__file__", None), getattr(found, "__spec__", None)
+        for part in self.function.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is not self:
+            return None
+        if spec is not None:
+            return f"{spec.origin if spec.name == _SCRIPT else spec.name}:{self.function.__qualname__}"
+        return f"{Path(file).resolve()}:{self.function.__qualname__}" if file else None
+
+
+_SCRIPT = "__tunewright_main__"
+
+
+def tune(space: Space, **declared: Any) -> Callable[[Callable[..., Any]], Tuned]:
+    """Make a function a tuned kernel: `@tune(space, backend=..., reference=...)`; see Declaration for all parts."""
+    if not isinstance(space, Space):
+        raise SpaceError("@tune takes a space first: @tune(Space(Knob(...), ...), backend=...)")
+    try:
+        said = Declaration(**declared)
+    except TypeError as error:
+        known = ", ".join(Declaration.__dataclass_fields__)
+        raise SpaceError(f"{str(error).partition('__init__() ')[2]}; tune takes {known}") from error
+    return lambda function: Tuned(function, space, said)

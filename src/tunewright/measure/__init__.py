@@ -1,0 +1,1 @@
+"""Clocks, checks and attempts."""

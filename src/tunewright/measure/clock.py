@@ -1,0 +1,57 @@
+"""Clock: which clock is honest for this kernel, and simple repeated timing by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from time import perf_counter_ns, process_time_ns
+from typing import Any
+
+from tunewright.model.trial import Timing
+from tunewright.ports.backend import Timer
+
+CLOCKS: dict[str, Callable[[], int]] = {"cpu": process_time_ns, "wall": perf_counter_ns}
+
+
+def honest(threads: int) -> str:
+    """CPU time of the process for one thread (neighbours do not count, hidden threads do); else wall time."""
+    return "cpu" if threads == 1 else "wall"
+
+
+class HostTimer:
+    """Times a call on the host."""
+
+    def __init__(self, call: Callable[[], Any], threads: int) -> None:
+        self.clock = honest(threads)
+        self._now = CLOCKS[self.clock]
+        self._call = call
+
+    def __call__(self, count: int) -> float:
+        call, now = self._call, self._now
+        start = now()
+        for _ in range(count):
+            call()
+        return (now() - start) * 1e-9
+
+
+def repeated(timer: Timer, restore: Callable[[], None] | None, seconds: float = 0.1) -> Timing:
+    """Samples of `timer` for about `seconds`, each long enough for the clock; at least three.
+
+    `restore` puts back what a launch changes; then each sample is a single launch, since a second one would
+    start from something else.
+    """
+    if restore:
+        restore()
+    once = timer(1)
+    count = 1 if restore else max(1, int(1e-3 / max(once, 1e-7)))
+    samples: list[float] = []
+    spent = once
+    while len(samples) < 3 or (spent < seconds and len(samples) < 50):
+        if restore:
+            restore()
+        took = timer(count)
+        spent += took
+        samples.append(took / count)
+    if not all(isfinite(sample) for sample in samples):
+        raise ValueError("the clock returned a time that is no number")
+    return Timing(tuple(samples), timer.clock)

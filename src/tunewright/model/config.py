@@ -1,0 +1,56 @@
+"""Config: one setting of every knob."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Value = bool | int | float | str
+
+VARIANT = "variant"
+"""The name under which a config says which variant it belongs to."""
+
+
+def plain(value: Any) -> Value:
+    """`value` as a plain Python value, so that a numpy scalar and an int make the same config."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    item = getattr(value, "item", None)
+    if item is not None and isinstance(unwrapped := item(), bool | int | float | str):
+        return unwrapped
+    raise TypeError(f"a knob's value is a bool, int, float or str, not {type(value).__name__}: {value!r}")
+
+
+class Config(Mapping[str, Value]):
+    """An immutable, hashable mapping from knob name to value."""
+
+    __slots__ = ("_hash", "_settings")
+
+    def __init__(self, settings: Mapping[str, Any] = {}, /, **more: Any) -> None:
+        self._settings = {name: plain(value) for name, value in sorted({**settings, **more}.items())}
+        self._hash = hash(tuple(self._settings.items()))
+
+    def __getitem__(self, name: str) -> Value:
+        return self._settings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self.items())})"
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.items())
+
+    def __reduce__(self) -> tuple[type[Config], tuple[dict[str, Value]]]:
+        return Config, (dict(self._settings),)
+
+    def turned(self, name: str, value: Any) -> Config:
+        """This config with one knob turned."""
+        return Config({**self._settings, name: value})

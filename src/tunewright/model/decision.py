@@ -1,0 +1,78 @@
+"""Problem: what is to be tuned. Decision: the config we settled on, and the evidence for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from tunewright.model.config import Config
+from tunewright.model.key import Key
+from tunewright.model.space import Space
+
+
+class Tier(StrEnum):
+    """How near an answer is to the question; nearest first."""
+
+    EXACT = "exact"
+    ALIAS = "alias"
+    BUCKET = "bucket"
+    NEAREST = "nearest shape"
+    ARCHITECTURE = "architecture"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A key, the space its config comes from, and the config that is used where nothing is decided."""
+
+    key: Key
+    space: Space
+    default: Config
+
+
+class Finalist(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A config with its centre and an interval, in seconds."""
+
+    config: Config
+    seconds: float
+    low: float
+    high: float
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a config was chosen: times, compared with what, found how, when and by which version.
+
+    `ties` are configs the samples cannot tell from the chosen one. `complete` is False if the search was
+    interrupted. `notes` are sentences for people, such as «no gain over the default».
+    """
+
+    seconds: float
+    low: float
+    high: float
+    default_seconds: float | None = None
+    ties: tuple[Finalist, ...] = ()
+    trials: int = 0
+    failures: int = 0
+    strategy: str = ""
+    seed: int = 0
+    clock: str = ""
+    complete: bool = True
+    versions: dict[str, str] = {}
+    when: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gain(self) -> float | None:
+        """How many times faster than the default, if that was timed."""
+        return self.default_seconds / self.seconds if self.default_seconds and self.seconds else None
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to a key. The tier belongs to the answer, not to the record: stored ones are exact."""
+
+    key: Key
+    config: Config
+    evidence: Evidence | None = None
+    tier: Tier = Tier.EXACT

@@ -1,0 +1,48 @@
+"""Event: what happened, for whoever listens: the journal, a progress bar, a dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tunewright.model.decision import Decision, Problem, Tier
+from tunewright.model.key import Key
+from tunewright.model.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A search begins; `resumed` trials are known from an earlier run."""
+
+    problem: Problem
+    strategy: str
+    trials: int | None
+    seconds: float | None
+    resumed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A config was tried, and the trial is safely recorded; `replayed` if an earlier run had done it."""
+
+    trial: Trial
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A search ended in a decision."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Nothing exact is stored for a key, and the mode forbids tuning; the answer is of this tier."""
+
+    key: Key
+    tier: Tier
+
+
+Event = Started | Tried | Decided | Missed
+Listener = Callable[[Event], None]

@@ -1,0 +1,194 @@
+"""Knob: what can be turned. Rule: a promise between knobs, with the reason a user reads when it is broken."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunewright.errors import SpaceError
+from tunewright.model.config import VARIANT, Value, plain
+
+Mask = NDArray[np.bool_]
+
+CHECKED_ROWS = 32
+"""How many rows of each whole-column answer are compared with the plain one."""
+
+_REFUSALS = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, NotImplementedError)
+
+_ALLOWED = (
+    ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd, ast.BinOp,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Compare, ast.Eq, ast.NotEq,
+    ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Name, ast.Load, ast.Constant, ast.Tuple,
+    ast.List, ast.IfExp,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One thing a kernel lets us turn; its values are ordered, usually from small to large."""
+
+    name: str
+    values: tuple[Value, ...]
+
+    def __init__(self, name: str, values: Iterable[Any]) -> None:
+        if not name.isidentifier() or name == VARIANT:
+            raise SpaceError(f"a knob's name is an identifier other than {VARIANT!r}, not {name!r}")
+        try:
+            offered = tuple(plain(value) for value in values)
+        except TypeError as error:
+            raise SpaceError(f"knob {name!r}: {error}") from error
+        if not offered:
+            raise SpaceError(f"knob {name!r} has no values; give at least one")
+        if len(set(offered)) != len(offered):
+            raise SpaceError(f"knob {name!r} offers a value twice: {', '.join(map(repr, offered))}")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "values", offered)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def column(self) -> NDArray[Any]:
+        """The values as an array for rules; bools count as 0 and 1, as in Python's own arithmetic."""
+        kinds = {type(value) for value in self.values}
+        if kinds <= {bool, int} and all(abs(int(value)) < 1 << 62 for value in self.values):
+            return np.array(self.values, dtype=np.int64)
+        if kinds <= {bool, int, float}:
+            return np.array(self.values, dtype=np.float64)
+        return np.array(self.values) if kinds == {str} else np.array(self.values, dtype=object)
+
+    @cached_property
+    def codes(self) -> dict[Value, int]:
+        """The place of each value."""
+        return {value: code for code, value in enumerate(self.values)}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition every config keeps; the parameter names of `holds` say which knobs it reads.
+
+    `wide` may say the same for whole numpy columns where `holds` itself does not work on them.
+    """
+
+    reason: str
+    holds: Callable[..., Any]
+    wide: Callable[..., Any] | None = None
+    reads: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str) or not callable(self.holds):
+            raise SpaceError('a rule is a reason and a function of knobs: Rule("a <= b", lambda a, b: a <= b)')
+        parameters = inspect.signature(self.holds).parameters.values()
+        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+            raise SpaceError(f"rule {self.reason!r} takes *args or **kwargs; name the knobs it reads instead")
+        object.__setattr__(self, "reads", tuple(p.name for p in parameters if p.default is p.empty))
+        if not self.reads:
+            raise SpaceError(f"rule {self.reason!r} reads no knob; its parameters are the names of knobs")
+
+    @classmethod
+    def parse(cls, text: str, reason: str | None = None) -> Rule:
+        """A rule from an arithmetic expression, such as a tuning file holds; nothing else is accepted."""
+        try:
+            tree = ast.parse(text.strip(), mode="eval")
+        except SyntaxError as error:
+            raise SpaceError(f"cannot read the rule {text!r}: {error.msg}") from error
+        for node in ast.walk(tree):
+            if not isinstance(node, _ALLOWED):
+                raise SpaceError(f"a rule in text is plain arithmetic; {type(node).__name__} in {text!r} is not")
+        head = f"lambda {', '.join(sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}))}: "
+        # The expression is arithmetic on its own parameters and sees no builtins: data, not code.
+        scope = {"__builtins__": {}, "all_": _all, "any_": _any}
+        holds = eval(head + ast.unparse(tree), scope)  # noqa: S307
+        wide = eval(head + ast.unparse(ast.fix_missing_locations(_Wide().visit(tree))), scope)  # noqa: S307
+        return cls(reason or text.strip(), holds, wide)
+
+    def broken_by(self, settings: Mapping[str, Value]) -> bool:
+        """Whether `settings`, which binds every knob that is read, breaks this rule."""
+        return not self._holds(tuple(settings[name] for name in self.reads))
+
+    def mask(self, knobs: Sequence[Knob], codes: Sequence[NDArray[Any]]) -> Mask:
+        """Where the rule holds, for the knobs of `reads` and broadcastable columns of their codes."""
+        shape = np.broadcast_shapes(*(column.shape for column in codes))
+        answer = self._whole_columns(knobs, codes, shape)
+        return self._one_by_one(knobs, codes, shape) if answer is None else answer
+
+    def _whole_columns(
+        self, knobs: Sequence[Knob], codes: Sequence[NDArray[Any]], shape: tuple[int, ...]
+    ) -> Mask | None:
+        """The answer in one numpy evaluation, or None where the function does not work that way."""
+        columns = [knob.column[column] for knob, column in zip(knobs, codes, strict=True)]
+        try:
+            with np.errstate(all="raise"):
+                answer = (self.wide or self.holds)(*columns)
+        except _REFUSALS:
+            return None
+        if not isinstance(answer, np.ndarray) or answer.ndim != len(shape) or answer.dtype.kind not in "biuf":
+            return None
+        mask = np.broadcast_to(answer.astype(bool, copy=False), shape)
+        # Arrays may differ from Python's own arithmetic (overflow, `is`, formatting): believe, but compare.
+        for row in np.unique(np.linspace(0, mask.size - 1, min(mask.size, CHECKED_ROWS)).astype(np.int64)):
+            where = np.unravel_index(row, shape)
+            values = tuple(
+                knob.values[int(np.broadcast_to(column, shape)[where])]
+                for knob, column in zip(knobs, codes, strict=True)
+            )
+            if bool(mask[where]) != self._holds(values):
+                return None
+        return mask
+
+    def _one_by_one(self, knobs: Sequence[Knob], codes: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> Mask:
+        """The answer value by value, each distinct combination asked once."""
+        known: dict[tuple[int, ...], bool] = {}
+        spread = [np.broadcast_to(column, shape).reshape(-1).tolist() for column in codes]
+        mask = np.empty(len(spread[0]), dtype=bool)
+        for row, place in enumerate(zip(*spread, strict=True)):
+            if (held := known.get(place)) is None:
+                values = tuple(knob.values[code] for knob, code in zip(knobs, place, strict=True))
+                held = known[place] = self._holds(values)
+            mask[row] = held
+        return mask.reshape(shape)
+
+    def _holds(self, values: tuple[Value, ...]) -> bool:
+        try:
+            return bool(self.holds(*values))
+        except _REFUSALS as error:
+            settings = ", ".join(f"{name}={value!r}" for name, value in zip(self.reads, values, strict=True))
+            raise SpaceError(f"rule {self.reason!r} raised {type(error).__name__}: {error} at {settings}") from error
+
+
+def _all(*parts: Any) -> Any:
+    """`and` that works on arrays."""
+    answer = parts[0]
+    for part in parts[1:]:
+        answer = np.logical_and(answer, part)
+    return answer
+
+
+def _any(*parts: Any) -> Any:
+    """`or` that works on arrays."""
+    answer = parts[0]
+    for part in parts[1:]:
+        answer = np.logical_or(answer, part)
+    return answer
+
+
+class _Wide(ast.NodeTransformer):
+    """Turns `a and b`, `a or b` and `not a` into calls that work on columns too."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        name = "all_" if isinstance(node.op, ast.And) else "any_"
+        return ast.Call(ast.Name(name, ast.Load()), node.values, [])
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not):
+            return ast.Compare(node.operand, [ast.Eq()], [ast.Constant(False)])
+        return node

@@ -1,0 +1,232 @@
+"""Signature: what the arguments of a call look like, as text; and the roles In, Out, InOut."""
+
+from __future__ import annotations
+
+import inspect
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from tunewright.errors import SignatureError
+
+Dim = str | int
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a kernel does with an array, and the names of its dimensions: `a: In["M", "K"]`."""
+
+    dims: tuple[Dim, ...] = ()
+    reads: bool = True
+    writes: bool = True
+
+
+class _Named(type):
+    """Lets `In` stand alone as an annotation, or take the names of dimensions in brackets."""
+
+    role: Role
+
+    def __getitem__(cls, dims: Dim | tuple[Dim, ...]) -> Role:
+        return replace(cls.role, dims=dims if isinstance(dims, tuple) else (dims,))
+
+    def __call__(cls, *dims: Dim) -> Role:
+        return replace(cls.role, dims=dims)
+
+
+class In(metaclass=_Named):
+    """An array the kernel only reads."""
+
+    role = Role(writes=False)
+
+
+class Out(metaclass=_Named):
+    """An array the kernel only writes, all of it."""
+
+    role = Role(reads=False)
+
+
+class InOut(metaclass=_Named):
+    """An array the kernel reads and writes; what is assumed of an array without a role."""
+
+    role = Role()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a kernel: its name, and its role if it is declared to be an array."""
+
+    name: str
+    role: Role | None = None
+    kind: type | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], knobs: Sequence[str]) -> tuple[Parameter, ...]:
+        """The arguments of `function`, without the knobs it also takes."""
+        try:
+            signature = inspect.signature(function, eval_str=True)
+        except NameError as error:
+            raise SignatureError(f"cannot read the annotations of {function.__qualname__}: {error}") from error
+        found = []
+        for parameter in signature.parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise SignatureError(f"{function.__qualname__} takes *args or **kwargs; name each argument instead")
+            if parameter.name not in knobs and parameter.kind != parameter.KEYWORD_ONLY:
+                found.append(cls(parameter.name, _role(parameter.annotation), _kind(parameter.annotation)))
+        return tuple(found)
+
+
+def _role(annotation: Any) -> Role | None:
+    for candidate in (annotation, *getattr(annotation, "__metadata__", ())):
+        if isinstance(candidate, Role):
+            return candidate
+        if isinstance(candidate, _Named):
+            return candidate.role
+    return None
+
+
+def _kind(annotation: Any) -> type | None:
+    return annotation if annotation in (int, float, bool, str) else None
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """Each argument as text (`float32[512,512]`), and the named dimensions as numbers."""
+
+    args: tuple[str, ...] = ()
+    dims: dict[str, int] = {}
+
+    def __str__(self) -> str:
+        sizes = " ".join(f"{name}={size}" for name, size in self.dims.items())
+        kinds = ", ".join(self.args)
+        return f"{sizes} ({kinds})" if sizes else kinds
+
+    @classmethod
+    def of(cls, parameters: Sequence[Parameter], args: Sequence[Any], buckets: Buckets | None = None) -> Signature:
+        """The signature of a call, with declared buckets applied to the named dimensions."""
+        if len(args) != len(parameters):
+            names = ", ".join(parameter.name for parameter in parameters)
+            raise SignatureError(f"the kernel takes {len(parameters)} arguments ({names}); {len(args)} were given")
+        dims: dict[str, int] = {}
+        for parameter, arg in zip(parameters, args, strict=True):
+            _note_dims(parameter, arg, dims)
+        if buckets:
+            dims = {name: buckets.round(name, size) for name, size in dims.items()}
+        return cls(tuple(_describe(p, arg, dims) for p, arg in zip(parameters, args, strict=True)), dims)
+
+
+def _note_dims(parameter: Parameter, arg: Any, dims: dict[str, int]) -> None:
+    """Add the dimensions that `parameter` names to `dims`; a size that contradicts is the caller's mistake."""
+    role = parameter.role
+    if role is None or not role.dims:
+        return
+    shape = getattr(arg, "shape", None)
+    if shape is None or len(shape) != len(role.dims):
+        found = "no shape" if shape is None else f"{len(shape)} dimensions"
+        raise SignatureError(f"{parameter.name} is declared as [{', '.join(map(str, role.dims))}] but has {found}")
+    for dim, size in zip(role.dims, shape, strict=True):
+        wanted = dim if isinstance(dim, int) else dims.setdefault(dim, int(size))
+        if wanted != size:
+            raise SignatureError(f"{dim} is {wanted} elsewhere but {size} in {parameter.name}{tuple(shape)}")
+
+
+def _describe(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> str:
+    """One argument as text; an array by dtype, shape and class of layout, an int by value, a float by type."""
+    shape, dtype = getattr(arg, "shape", None), getattr(arg, "dtype", None)
+    if shape is None or dtype is None:
+        if isinstance(arg, bool | int | str) or arg is None:
+            # An int that repeats a named dimension follows its bucket.
+            return f"{type(arg).__name__}={dims.get(parameter.name, arg)}"
+        return f"{type(arg).__name__}[{len(arg)}]" if hasattr(arg, "__len__") else type(arg).__name__
+    role = parameter.role
+    sizes = [dims.get(str(d), n) for d, n in zip(role.dims, shape, strict=True)] if role and role.dims else shape
+    text = f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, sizes))}]"
+    layout = layout_of(shape, strides_of(arg))
+    return text if layout == "C" else f"{text}:{layout}"
+
+
+def strides_of(array: Any) -> tuple[int, ...]:
+    """Strides in elements, for numpy and for whatever has a `stride()` like torch."""
+    strides = getattr(array, "strides", None)
+    if strides is None:
+        return tuple(array.stride())
+    return tuple(step // array.itemsize for step in strides)
+
+
+def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
+    """The class of a layout: C, or the order of dimensions from slowest to fastest, and whether it has gaps."""
+    order = sorted(range(len(shape)), key=lambda i: (-abs(strides[i]), i))
+    order = [i for i in order if shape[i] != 1]
+    dense, step = True, 1
+    for i in reversed(order):
+        dense, step = dense and strides[i] == step, step * shape[i]
+    if dense and order == sorted(order):
+        return "C"
+    extra = "" if dense else "+repeats" if any(strides[i] == 0 for i in order) else "+gaps"
+    return f"order({','.join(map(str, order))}){extra}"
+
+
+class Buckets:
+    """Declared sizes: a dimension is rounded up to the next of its edges, so that tunings stay few."""
+
+    def __init__(self, edges: Mapping[str, Sequence[int] | str]) -> None:
+        self._edges = {name: None if spec == "pow2" else self._sorted(name, spec) for name, spec in edges.items()}
+
+    @staticmethod
+    def _sorted(name: str, spec: Sequence[int] | str) -> tuple[int, ...]:
+        if isinstance(spec, str) or not spec or not all(isinstance(edge, int) and edge > 0 for edge in spec):
+            raise SignatureError(f'buckets of {name!r} are "pow2" or a list of positive sizes, not {spec!r}')
+        return tuple(sorted(spec))
+
+    def __bool__(self) -> bool:
+        return bool(self._edges)
+
+    def __iter__(self) -> Any:
+        return iter(self._edges)
+
+    def round(self, name: str, size: int) -> int:
+        """The bucket of `size`: the smallest edge that holds it; sizes beyond the last edge share it."""
+        if name not in self._edges:
+            return size
+        edges = self._edges[name]
+        if edges is None:
+            return 1 << max(0, (size - 1).bit_length())
+        return edges[min(bisect_left(edges, size), len(edges) - 1)]
+
+
+def reader(parameters: Sequence[Parameter]) -> Callable[..., Hashable]:
+    """A function from a call's arguments to something hashable, written out for these parameters.
+
+    Arguments that are equal here may share a launcher. It runs at every cached launch, so it is generated, as
+    `namedtuple` does: no loop, no branch for what the declaration already says.
+    """
+    names = [f"p{i}" for i in range(len(parameters))]
+    parts = []
+    for name, parameter in zip(names, parameters, strict=True):
+        if parameter.role is not None:
+            parts += [f"{name}.shape", f"{name}.strides", f"{name}.dtype"]
+        elif parameter.kind is float:
+            parts.append(f"{name}.__class__")
+        elif parameter.kind is not None:
+            parts += [name, f"{name}.__class__"]
+        else:
+            parts.append(f"look({name})")
+    source = f"lambda {', '.join(names)}: ({', '.join(parts)},)" if names else "lambda: ()"
+    made: Callable[..., Hashable] = eval(source, {"look": _look})  # noqa: S307 - only names made above
+    return made
+
+
+def _look(arg: Any) -> Hashable:
+    """What distinguishes an argument whose kind was not declared."""
+    cls = arg.__class__
+    if cls in _BY_VALUE:
+        return cls, arg
+    shape = getattr(arg, "shape", None)
+    if shape is not None:
+        strides = getattr(arg, "strides", None)
+        return cls, shape, arg.stride() if strides is None else strides, arg.dtype
+    return (cls, len(arg)) if hasattr(arg, "__len__") else cls
+
+
+_BY_VALUE = frozenset({int, bool, str, type(None)})

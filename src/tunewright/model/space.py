@@ -1,0 +1,249 @@
+"""Space: what may be chosen, and why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunewright.errors import SpaceError
+from tunewright.model.config import VARIANT, Config, Value
+from tunewright.model.grid import Grid, Indices
+from tunewright.model.rule import Knob, Rule
+
+__all__ = ["Knob", "Rule", "Space", "Variant"]
+
+PAGE = 4096
+
+
+class Variant:
+    """One implementation among several, with knobs and rules of its own."""
+
+    def __init__(self, name: str, *knobs: Knob, rules: Iterable[Rule] = ()) -> None:
+        self.name = name
+        self.knobs = knobs
+        self.rules = tuple(rules)
+
+
+class Space:
+    """All configs a kernel accepts: knobs, the rules between them, and variants to choose among.
+
+    Configs are numbered from 0. A space is the product of islands of knobs tied by rules, so that memory and
+    time to enumerate grow with the largest island, not with the space.
+    """
+
+    def __init__(self, *knobs: Knob, rules: Iterable[Rule] = (), variants: Iterable[Variant] = ()) -> None:
+        self.knobs = knobs
+        self.rules = tuple(rules)
+        self.variants = tuple(variants)
+        if not all(isinstance(knob, Knob) for knob in knobs):
+            raise SpaceError('a space is made of knobs: Space(Knob("tile", [16, 32]), rules=[...], variants=[...])')
+        if not knobs and not self.variants:
+            raise SpaceError("a space needs at least one knob or variant")
+        self._refuse_twice("variants", [variant.name for variant in self.variants])
+        self._check_rules(self.rules, knobs)
+        self._grids: dict[str | None, Grid] = {}
+        for variant in self.variants:
+            mine = knobs + variant.knobs
+            self._refuse_twice(f"knobs of variant {variant.name!r}", [knob.name for knob in mine])
+            self._check_rules(variant.rules, mine)
+            self._grids[variant.name] = Grid(mine, self.rules + variant.rules)
+        if not self.variants:
+            self._refuse_twice("knobs", [knob.name for knob in knobs])
+            self._grids[None] = Grid(knobs, self.rules)
+
+    @staticmethod
+    def _refuse_twice(what: str, names: list[str]) -> None:
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise SpaceError(f"{what} share the name {', '.join(map(repr, twice))}; names must differ")
+
+    @staticmethod
+    def _check_rules(rules: tuple[Rule, ...], knobs: tuple[Knob, ...]) -> None:
+        known = [knob.name for knob in knobs]
+        for rule in rules:
+            for name in rule.reads:
+                if name not in known:
+                    raise SpaceError(f"rule {rule.reason!r} reads {_unknown(name, known)}")
+
+    def __repr__(self) -> str:
+        return f"<Space of {self.combinations:,} combinations, {len(self.rules)} rules, {len(self.variants)} variants>"
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Every name a config of this space may set: the variant first, then knobs as declared."""
+        own = [knob.name for variant in self.variants for knob in variant.knobs]
+        return tuple(dict.fromkeys(([VARIANT] if self.variants else []) + [k.name for k in self.knobs] + own))
+
+    @property
+    def combinations(self) -> int:
+        """How many settings there are before any rule."""
+        return sum(grid.combinations for grid in self._grids.values())
+
+    def __len__(self) -> int:
+        return sum(grid.size for grid in self._grids.values())
+
+    def __contains__(self, config: object) -> bool:
+        return isinstance(config, Mapping) and not self.objections(config)
+
+    def objections(self, config: Mapping[str, Any]) -> list[str]:
+        """Why `config` is not in this space, in words; empty if it is."""
+        name = config.get(VARIANT)
+        if self.variants and name not in self._grids:
+            offered = ", ".join(variant.name for variant in self.variants)
+            return [
+                f"it names no variant; offered: {offered}"
+                if name is None
+                else f"no variant {name!r}; offered: {offered}"
+            ]
+        knobs = {knob.name: knob for knob in self._grids[name if self.variants else None].knobs}
+        said = [n for n in config if not (self.variants and n == VARIANT)]
+        problems = [f"it sets {_unknown(n, list(knobs))}" for n in said if n not in knobs]
+        problems += [f"it does not set {n!r}" for n in knobs if n not in config]
+        problems += [
+            f"{n}={config[n]!r} is not offered; offered: {', '.join(map(repr, knob.values))}"
+            for n, knob in knobs.items()
+            if n in config and config[n] not in knob.codes
+        ]
+        return problems or [rule.reason for rule in self._rules_of(name) if rule.broken_by(config)]
+
+    def _rules_of(self, variant: Any) -> tuple[Rule, ...]:
+        return self.rules + tuple(rule for v in self.variants if v.name == variant for rule in v.rules)
+
+    def require(self, config: Mapping[str, Any]) -> Config:
+        """`config` as a member of this space; says what is wrong with it otherwise."""
+        if problems := self.objections(config):
+            raise SpaceError(f"{dict(config)} is not in the space: {'; '.join(problems)}")
+        return Config(config)
+
+    def __getitem__(self, index: int) -> Config:
+        for variant, grid in self._grids.items():
+            if 0 <= index < grid.size:
+                return self._config(variant, grid, grid.codes_at(index))
+            index -= grid.size
+        raise IndexError(f"the space has {len(self):,} configs")
+
+    def index(self, config: Mapping[str, Value]) -> int:
+        """The number of `config`; a SpaceError that says why if it is not in the space."""
+        offset = 0
+        for variant, grid in self._grids.items():
+            if variant is None or config.get(VARIANT) == variant:
+                try:
+                    codes = {knob.name: knob.codes[config[knob.name]] for knob in grid.knobs}
+                except KeyError:
+                    break
+                if len(config) == len(codes) + (variant is not None) and (found := grid.find(codes)) >= 0:
+                    return offset + found
+                break
+            offset += grid.size
+        self.require(config)
+        raise AssertionError("a config without objections has an index")
+
+    def __iter__(self) -> Iterator[Config]:
+        for variant, grid in self._grids.items():
+            for start in range(0, grid.size, PAGE):
+                page = np.arange(start, min(start + PAGE, grid.size), dtype=np.int64)
+                yield from self._configs(variant, grid, grid.columns(page), len(page))
+
+    def _configs(
+        self, variant: str | None, grid: Grid, columns: dict[str, NDArray[Any]], count: int
+    ) -> Iterator[Config]:
+        lists = [columns[knob.name].tolist() for knob in grid.knobs]
+        names = [knob.name for knob in grid.knobs]
+        for row in zip(*lists, strict=True) if lists else [()] * count:
+            yield self._config(variant, grid, dict(zip(names, row, strict=True)))
+
+    @staticmethod
+    def _config(variant: str | None, grid: Grid, codes: Mapping[str, int]) -> Config:
+        settings: dict[str, Value] = {knob.name: knob.values[codes[knob.name]] for knob in grid.knobs}
+        return Config(settings if variant is None else {VARIANT: variant, **settings})
+
+    def codes(self, indices: Indices | None = None) -> NDArray[Any]:
+        """Configs as rows of small integers, a column per name in `names`; -1 where a variant lacks the knob.
+
+        The column of the variant holds its place. Without `indices`, all configs in order.
+        """
+        widest = max((len(knob) for grid in self._grids.values() for knob in grid.knobs), default=1)
+        count = len(self) if indices is None else len(indices)
+        table = np.empty((count, len(self.names)), dtype=np.int16 if widest < 1 << 15 else np.int32, order="F")
+        if self.variants:
+            table.fill(-1)
+        place = {name: i for i, name in enumerate(self.names)}
+        start = 0
+        for number, grid in enumerate(self._grids.values()):
+            stop = start + grid.size
+            if indices is None:
+                rows: Any = slice(start, stop)
+                grid.fill(table[rows], place)
+            else:
+                rows = np.flatnonzero((indices >= start) & (indices < stop))
+                for name, column in grid.columns(indices[rows] - start).items():
+                    table[rows, place[name]] = column
+            if self.variants:
+                table[rows, 0] = number
+            start = stop
+        return table
+
+    def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
+        """`count` configs drawn with repetition, without enumerating the space; variants are drawn evenly."""
+        names = list(self._grids)
+        drawn: list[Config | None] = [None] * count
+        which = rng.integers(len(names), size=count)
+        for number, variant in enumerate(names):
+            rows = np.flatnonzero(which == number)
+            if len(rows):
+                grid = self._grids[variant]
+                configs = self._configs(variant, grid, grid.sample(rng, len(rows)), len(rows))
+                for row, config in zip(rows, configs, strict=True):
+                    drawn[row] = config
+        return [config for config in drawn if config is not None]
+
+    def neighbors(self, config: Mapping[str, Value], reach: int | None = 1) -> list[Config]:
+        """Feasible configs that differ in one knob by at most `reach` steps (None: any value)."""
+        variant = config.get(VARIANT) if self.variants else None
+        grid = self._grids[variant if variant is None else str(variant)]
+        here = {knob.name: knob.codes[config[knob.name]] for knob in grid.knobs}
+        moves = [
+            (knob.name, there)
+            for knob in grid.knobs
+            for there in range(len(knob))
+            if there != here[knob.name] and (reach is None or abs(there - here[knob.name]) <= reach)
+        ]
+        if not moves:
+            return []
+        columns = {name: np.full(len(moves), code, dtype=np.int32) for name, code in here.items()}
+        for row, (name, there) in enumerate(moves):
+            columns[name][row] = there
+        kept = np.flatnonzero(grid.feasible(columns))
+        columns = {name: column[kept] for name, column in columns.items()}
+        return list(self._configs(None if variant is None else str(variant), grid, columns, len(kept)))
+
+    def rank(self, config: Mapping[str, Value]) -> tuple[int, ...]:
+        """Where `config` stands in canonical order: by variant, then by knob as declared."""
+        knobs = {knob.name: knob for grid in self._grids.values() for knob in grid.knobs}
+        places = {variant.name: i for i, variant in enumerate(self.variants)}
+        return tuple(
+            places.get(str(config.get(VARIANT)), -1) if n == VARIANT else knobs[n].codes.get(config.get(n, ""), -1)
+            for n in self.names
+        )
+
+    def sizes(self) -> dict[str, int]:
+        """Feasible configs by variant; one nameless entry without variants."""
+        return {variant or "": grid.size for variant, grid in self._grids.items()}
+
+    @cached_property
+    def first(self) -> Config:
+        """The first config: what is taken for the default where the user names none."""
+        if not len(self):
+            raise SpaceError("no config keeps every rule; `tunewright space` shows which rule excludes what")
+        return self[0]
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"knobs: {', '.join(known) or 'none'}"
+    return f"an unknown knob {name!r}; {hint}"

@@ -1,0 +1,70 @@
+"""Trial: one config, tried once, and what came of it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from statistics import median
+
+import msgspec
+
+from tunewright.model.config import Config
+
+
+class Stage(StrEnum):
+    """How far an attempt got."""
+
+    BUILD = "build"
+    WAIT = "wait"  # for the device, which times one at a time
+    LOAD = "load"
+    VERIFY = "verify"
+    TIME = "time"
+
+
+class Kind(StrEnum):
+    """In which way an attempt failed."""
+
+    REFUSED = "refused"  # the compiler or the backend would not take it
+    WRONG = "wrong"  # it ran, and the result is not right
+    RAISED = "raised"  # it raised an error
+    CRASHED = "crashed"  # it took its process with it
+    HUNG = "hung"  # it did not end before its deadline
+    MEMORY = "memory"  # it wanted more memory than it may have
+
+
+class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is"):
+    """It ran: seconds per launch, one entry per sample, by the clock named."""
+
+    samples: tuple[float, ...]
+    clock: str = "cpu"
+
+    @property
+    def seconds(self) -> float:
+        """The centre of the samples."""
+        return median(self.samples)
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure", tag_field="is"):
+    """It did not: where it stopped, in which way, and why in words."""
+
+    stage: Stage
+    kind: Kind
+    reason: str
+
+
+Outcome = Timing | Failure
+
+
+class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A config with its outcome, what the attempt cost, and figures learned on the way (registers, spills)."""
+
+    config: Config
+    outcome: Outcome
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    figures: dict[str, float] = {}
+    at: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per launch; infinite if it failed, so that trials can be compared."""
+        return self.outcome.seconds if isinstance(self.outcome, Timing) else float("inf")

@@ -1,0 +1,186 @@
+"""Child: the far side of an isolated worker: finds the kernel, tries configs, reports stages and trials."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import resource
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tunewright.errors import BackendError, TunewrightError
+from tunewright.measure.attempt import Bench, Limits
+from tunewright.model import wire
+from tunewright.model.config import Config
+from tunewright.model.inputs import Inputs
+from tunewright.model.trial import Stage, Trial
+
+MAIN = "__tunewright_main__"
+"""The name under which a script is loaded in a worker, so that `if __name__ == "__main__"` does not run."""
+
+_loading = False
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a spawned worker is told first: where the kernel is, and on what to try it."""
+
+    path: list[str]
+    target: str
+    inputs: Inputs
+    limits: Limits
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker says: it is ready, it reached a stage, it has a trial, or the program itself is broken."""
+
+    ready: bool = False
+    stage: Stage | None = None
+    trial: Trial | None = None
+    broken: str | None = None
+
+
+class Channel:
+    """Whole messages over a socket: four bytes of length, then JSON."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._buffer = b""
+
+    def send(self, value: Any) -> None:
+        """Send one message."""
+        body = wire.encode(value)
+        self.sock.sendall(struct.pack("<I", len(body)) + body)
+
+    def take(self) -> bytes | None:
+        """A whole message already received, if any."""
+        if len(self._buffer) < 4:
+            return None
+        (length,) = struct.unpack("<I", self._buffer[:4])
+        if len(self._buffer) < 4 + length:
+            return None
+        body, self._buffer = self._buffer[4 : 4 + length], self._buffer[4 + length :]
+        return body
+
+    def fill(self) -> bool:
+        """Receive what there is; False when the other side is gone."""
+        try:
+            data = self.sock.recv(1 << 16)
+        except ConnectionError:
+            return False
+        self._buffer += data
+        return bool(data)
+
+    def wait(self) -> bytes | None:
+        """The next message; None when the other side is gone."""
+        while (body := self.take()) is None:
+            if not self.fill():
+                return None
+        return body
+
+
+class StopLoading(BaseException):
+    """A script being loaded in a worker reached its first call of a tuned kernel: all we need is defined."""
+
+
+def stop_if_loading() -> None:
+    """Called by a tuned kernel before it tunes; a worker that only loads the script ends the loading here."""
+    if _loading:
+        raise StopLoading
+
+
+def find(target: str) -> Any:
+    """The object at `module:name` or `file.py:name`; a script is run up to its first call of a tuned kernel."""
+    global _loading  # noqa: PLW0603 - one flag per process, set only here
+    place, _, name = target.rpartition(":")
+    _loading = True
+    try:
+        module: Any = _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except StopLoading:
+        module = sys.modules[MAIN if place.endswith(".py") else place]
+    finally:
+        _loading = False
+    for part in name.split("."):
+        if not hasattr(module, part):
+            raise BackendError(
+                f"{place} defines no {name!r} before its first call of a tuned kernel; "
+                'put such calls under `if __name__ == "__main__":`'
+            )
+        module = getattr(module, part)
+    return module
+
+
+def _load_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(MAIN, path)
+    if spec is None or spec.loader is None:
+        raise BackendError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MAIN] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def serve(channel: Channel, make: Callable[[], Bench], limits: Limits) -> None:
+    """Answer configs with trials until the other side hangs up."""
+    try:
+        bench = make()
+        _ = bench.expected
+    except TunewrightError as error:
+        channel.send(Note(broken=str(error)))
+        return
+    channel.send(Note(ready=True))
+    while (body := channel.wait()) is not None:
+        _limit_memory(limits.memory)
+        try:
+            trial = bench(wire.decode(body, Config), lambda stage: channel.send(Note(stage=stage)))
+        except TunewrightError as error:
+            channel.send(Note(broken=str(error)))
+            return
+        channel.send(Note(trial=trial))
+
+
+def _limit_memory(more: int) -> None:
+    """Allow `more` bytes of data beyond what the process has now."""
+    if not sys.platform.startswith("linux"):
+        return
+    status = Path("/proc/self/status").read_text()
+    now = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData:"))
+    resource.setrlimit(resource.RLIMIT_DATA, (now + more, resource.RLIM_INFINITY))
+
+
+def settle() -> None:
+    """Make this process a good child: it dies with its parent, leaves no core, ignores the terminal's Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform.startswith("linux"):
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+def main() -> None:
+    """Entry of a spawned worker: the socket's number is the only argument."""
+    settle()
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    body = channel.wait()
+    if body is None:
+        return
+    order = wire.decode(body, Order)
+    sys.path[:] = order.path
+
+    def make() -> Bench:
+        try:
+            bench: Bench = find(order.target).bench(order.inputs)
+        except TunewrightError:
+            raise
+        except Exception as error:
+            raise BackendError(f"loading {order.target} raised {type(error).__name__}: {error}") from error
+        return bench
+
+    serve(channel, make, order.limits)

@@ -1,0 +1,211 @@
+"""Isolate: an attempt in a child process, with a deadline and a memory limit."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import IO
+
+from tunewright.errors import BackendError
+from tunewright.measure.attempt import Bench, Limits
+from tunewright.model import wire
+from tunewright.model.config import Config
+from tunewright.model.inputs import Inputs
+from tunewright.model.trial import Failure, Kind, Stage, Trial
+from tunewright.pools.child import Channel, Note, Order, serve, settle
+
+log = logging.getLogger(__name__)
+
+SLOW_START = 300.0
+LONG_WAIT = 3600.0
+# Not `-m`: the child must be the very module that a kernel loaded there imports.
+_CHILD = "from tunewright.pools.child import main; main()"
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """An attempt that travels: where its kernel is, and on what to try it; no space, no lambda, no array.
+
+    A kernel that cannot be found by name (made in a shell, or inside a function) has no `target`; its workers are
+    forked from this process, which has it in memory.
+    """
+
+    bench: Callable[[], Bench]
+    inputs: Inputs
+    target: str | None = None
+    threads: int = 1
+    limits: Limits = field(default_factory=Limits)
+
+    def __call__(self, config: Config) -> Trial:
+        """Try one config in a worker of its own."""
+        worker = Worker(self)
+        try:
+            worker.give(config)
+            while (trial := worker.collect(worker.patience())) is None:
+                pass
+            return trial
+        finally:
+            worker.close()
+
+
+class Worker:
+    """A child process that tries one config after another, until one of them misbehaves."""
+
+    def __init__(self, attempt: Isolated) -> None:
+        self.attempt = attempt
+        self.config: Config | None = None
+        self.spent = False
+        self._stage: Stage | None = None
+        self._since = time.monotonic()
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        self._channel, self._pid = self._start()
+
+    def _start(self) -> tuple[Channel, int]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            if self.attempt.target is None:
+                return Channel(ours), self._fork(ours, theirs)
+            threads = dict.fromkeys(_THREAD_VARIABLES, str(self.attempt.threads))
+            # The process is ours to reap: we want its resource usage, which Popen does not give.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CHILD, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(sys.path)},  # noqa: TID251 - handed on
+                start_new_session=True,
+            )
+        channel = Channel(ours)
+        path = [entry or os.getcwd() for entry in sys.path]
+        channel.send(Order(path, self.attempt.target, self.attempt.inputs, self.attempt.limits))
+        return channel, self._process.pid
+
+    def _fork(self, ours: socket.socket, theirs: socket.socket) -> int:
+        with warnings.catch_warnings():
+            # Newer Pythons warn of forking beside threads; the child only runs kernels, and then exits at once.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid:
+            return pid
+        try:
+            os.setsid()
+            settle()
+            ours.close()
+            for number in (1, 2):
+                os.dup2(self._output.fileno(), number)
+            serve(Channel(theirs), self.attempt.bench, self.attempt.limits)
+        finally:
+            os._exit(0)
+
+    def fileno(self) -> int:
+        """For `select`: readable when the worker has something to say."""
+        return self._channel.sock.fileno()
+
+    def give(self, config: Config) -> None:
+        """Hand over the next config; a worker has one at a time."""
+        self.config, self._since = config, time.monotonic()
+        try:
+            self._channel.send(config)
+        except (BrokenPipeError, ConnectionResetError):
+            log.debug("worker %d died before it was given %s", self._pid, config)  # collect() says how
+
+    def patience(self) -> float:
+        """Seconds until the deadline of the present stage."""
+        limits = self.attempt.limits
+        allowed = {None: SLOW_START, Stage.BUILD: limits.build, Stage.WAIT: LONG_WAIT}.get(self._stage, limits.run)
+        return max(0.0, self._since + allowed - time.monotonic())
+
+    def collect(self, timeout: float = 0.0) -> Trial | None:
+        """The trial, if the config given is finished, failed, dead or overdue; None if it still runs."""
+        self._channel.sock.settimeout(max(timeout, 1e-3))
+        try:
+            alive = self._channel.fill()
+        except TimeoutError:
+            return None if self.patience() > 0 else self._overdue()
+        while (body := self._channel.take()) is not None:
+            note = wire.decode(body, Note)
+            if note.broken is not None:
+                self.close()
+                raise BackendError(note.broken)
+            if note.trial is not None:
+                # One that wrote where it must not may have broken the worker too: it is not used again.
+                self.spent = isinstance(note.trial.outcome, Failure) and note.trial.outcome.stage is not Stage.BUILD
+                self._stage = Stage.BUILD
+                return note.trial
+            self._stage = Stage.BUILD if note.ready else note.stage
+            self._since = time.monotonic()
+        return None if alive else self._dead()
+
+    def _overdue(self) -> Trial:
+        self.close()
+        if self._stage is None:
+            raise BackendError(f"a worker was not ready after {SLOW_START:g} s; is the reference or the import slow?")
+        allowed = self.attempt.limits.build if self._stage is Stage.BUILD else self.attempt.limits.run
+        return self._failed(Kind.HUNG, f"it did not end within {allowed:g} s")
+
+    def _dead(self) -> Trial:
+        code, peak = self._reap()
+        said = self._last_words()
+        if self._stage is None:
+            raise BackendError(
+                f"a worker died before it could try anything ({_fate(code)}){said}; "
+                "the reference or, without one, the default config crashes"
+            )
+        limit = self.attempt.limits.memory
+        if peak > 0.8 * limit:
+            return self._failed(Kind.MEMORY, f"it used {peak >> 20:,} of {limit >> 20:,} MiB, then {_fate(code)}{said}")
+        return self._failed(Kind.CRASHED, f"{_fate(code)}{said}")
+
+    def _failed(self, kind: Kind, reason: str) -> Trial:
+        self.spent = True
+        spent = time.monotonic() - self._since
+        built = spent if self._stage is Stage.BUILD else 0.0
+        assert self.config is not None
+        failure = Failure(self._stage or Stage.BUILD, kind, reason)
+        return Trial(self.config, failure, built, spent - built, at=time.time())
+
+    def _last_words(self) -> str:
+        size = self._output.seek(0, os.SEEK_END)
+        self._output.seek(max(0, size - 400))
+        lines = self._output.read().decode(errors="replace").split("\n")
+        tail = " ".join(line.strip() for line in lines[-6:] if line.strip())
+        return f": {tail[-300:]}" if tail else ""
+
+    def _reap(self) -> tuple[int, int]:
+        """Exit code and peak memory of the ended child."""
+        if self._pid == 0:
+            return 0, 0
+        _, status, usage = os.wait4(self._pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if self.attempt.target is not None:
+            self._process.returncode = code
+        self._pid = 0
+        return code, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+    def close(self) -> None:
+        """End the child and whatever it started."""
+        self.spent = True
+        if self._pid:
+            try:
+                os.killpg(self._pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                os.kill(self._pid, signal.SIGKILL)
+            self._reap()
+        self._channel.sock.close()
+
+
+def _fate(code: int) -> str:
+    if code >= 0:
+        return f"the process exited with status {code}"
+    return f"killed by {signal.Signals(-code).name}"

@@ -1,0 +1,62 @@
+"""Backend: how one kind of kernel is described, built, loaded and timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tunewright.model.config import Config
+from tunewright.model.key import Key
+from tunewright.model.signature import Parameter, Signature
+
+Launch = Callable[..., Any]
+"""A kernel ready to run: call it with the arguments of a call, in order."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is tuned: a name that is the same in every process, the function that declares it, and its arguments.
+
+    `cache` is a folder where a backend may keep what it builds.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+    cache: Path
+
+
+class Timer(Protocol):
+    """A launch bound to its arguments, and a clock that is honest for it."""
+
+    clock: str
+
+    def __call__(self, count: int) -> float:
+        """Seconds that `count` launches take together."""
+        ...
+
+
+class Backend(Protocol):
+    """One kind of kernel. Whatever `build` and `load` raise is a fact about the config, not a broken program."""
+
+    def signature(self, kernel: Kernel) -> Callable[..., Hashable]:
+        """A fast function from a call's arguments to something hashable: the first half of a cached launch."""
+        ...
+
+    def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
+        """What must be equal for a decision about `kernel` to be reused."""
+        ...
+
+    def build(self, kernel: Kernel, config: Config, signature: Signature) -> Any:
+        """Compile; needs no device, and may happen in another process than `load`."""
+        ...
+
+    def load(self, kernel: Kernel, artifact: Any) -> Launch:
+        """Make an artefact launchable here."""
+        ...
+
+    def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> Timer:
+        """Bind `launch` to `args`, to be timed."""
+        ...

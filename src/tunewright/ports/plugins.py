@@ -1,0 +1,31 @@
+"""Plugins: find an implementation of a port by its entry-point name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tunewright.errors import PluginError
+
+
+def installed(port: str) -> list[str]:
+    """The names registered under the entry-point group `tunewright.<port>`."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and a cached launch never needs it
+
+    return sorted(entry_points(group=f"tunewright.{port}").names)
+
+
+def load(port: str, name: str) -> Any:
+    """The object registered as `name` under the entry-point group `tunewright.<port>`."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and a cached launch never needs it
+
+    found = entry_points(group=f"tunewright.{port}")
+    if name not in found.names:
+        raise PluginError(f"no {port} named {name!r}; installed: {', '.join(sorted(found.names)) or 'none'}")
+    try:
+        return found[name].load()
+    except ImportError as error:
+        package = (error.name or str(error)).partition(".")[0]
+        raise PluginError(
+            f"{name!r} ({port}) needs the package {package!r}, which is not installed; "
+            f"try: pip install 'tunewright[{name}]'"
+        ) from error

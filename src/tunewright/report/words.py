@@ -1,0 +1,34 @@
+"""Words: times, counts and configs as people write them."""
+
+from __future__ import annotations
+
+
+def seconds(value: float) -> str:
+    """A duration with three significant digits: `1.91 ms`."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def clock(value: float) -> str:
+    """A time to wait: `41 s`, `3 m 05 s`."""
+    if value < 100:
+        return f"{value:.0f} s"
+    minutes, rest = divmod(int(value), 60)
+    return f"{minutes} m {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} m"
+
+
+def ratio(value: float) -> str:
+    """How many times: `3.4x`."""
+    return f"{value:.2f}x" if value < 10 else f"{value:.0f}x"
+
+
+def spread(low: float, high: float, centre: float) -> str:
+    """Half an interval as a share of its centre: `±0.6 %`."""
+    return f"±{100 * (high - low) / 2 / centre:.1f} %" if centre else ""
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

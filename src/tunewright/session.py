@@ -1,0 +1,211 @@
+"""Session: where names become plugins, and plugins meet."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tunewright.engine.budget import Budget
+from tunewright.engine.decide import decide
+from tunewright.engine.journal import Journal
+from tunewright.engine.run import search
+from tunewright.errors import NoDecision, NothingWorked, StoreError
+from tunewright.measure.attempt import Limits
+from tunewright.model.decision import Decision, Problem, Tier
+from tunewright.model.event import Decided, Event, Listener, Missed, Started, Tried
+from tunewright.model.key import Key
+from tunewright.ports import plugins
+from tunewright.ports.pool import Attempt, Pool
+from tunewright.ports.store import Store
+from tunewright.report.progress import Progress
+from tunewright.settings import Mode, Settings
+from tunewright.stores.layers import Layers
+from tunewright.stores.memory import MemoryStore
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """A store, a mode, a budget and a way to search: answers problems with decisions.
+
+    `counts` says what happened: `hits` and `misses` of the store, `defaults` served for want of a decision,
+    `searches` made, and `measurements`, the configs that were really tried.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        store: Store | None = None,
+        listeners: Iterable[Listener] = (),
+        **given: Any,
+    ) -> None:
+        self.settings = settings or Settings.read(**given)
+        self.counts: Counter[str] = Counter()
+        self.listeners: list[Listener] = [self._count, *listeners]
+        self._store = store
+
+    @property
+    def store(self) -> Store:
+        """Memory over the store that the settings name, opened on first use."""
+        if self._store is None:
+            self._store = Layers(MemoryStore(), open_store(self.settings.store_location))
+        return self._store
+
+    @property
+    def mode(self) -> Mode:
+        """What happens when nothing is decided."""
+        return Mode(self.settings.mode)
+
+    @property
+    def limits(self) -> Limits:
+        """What one attempt may cost."""
+        settings = self.settings
+        return Limits(settings.build_seconds, settings.run_seconds, settings.memory_mb << 20)
+
+    def budget(self) -> Budget:
+        """A fresh budget, as the settings say."""
+        return Budget(self.settings.trials or None, self.settings.seconds or None)
+
+    def emit(self, event: Event) -> None:
+        """Tell every listener."""
+        for listen in self.listeners:
+            listen(event)
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, Tried):
+            self.counts["replayed" if event.replayed else "measurements"] += 1
+        elif isinstance(event, Started):
+            self.counts["searches"] += 1
+        elif isinstance(event, Missed):
+            self.counts["defaults"] += 1
+
+    def resolve(self, problem: Problem, attempt: Attempt) -> Decision:
+        """The decision for `problem`: stored if there is one, else what the mode says."""
+        return self.answer(problem) or self.tune(problem, attempt)
+
+    def answer(self, problem: Problem) -> Decision | None:
+        """What can be said without measuring: a stored decision, or what the mode says; None means: tune."""
+        if self.mode is Mode.OFF:
+            return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
+        if (stored := self.look_up(problem)) is not None:
+            return stored
+        if self.mode is Mode.STRICT:
+            raise NoDecision(self._missing(problem))
+        if self.mode is Mode.FROZEN:
+            log.warning("%s: the default is used; %s", problem.key.kernel, self._missing(problem))
+            self.emit(Missed(problem.key, Tier.DEFAULT))
+            return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
+        return None
+
+    def look_up(self, problem: Problem) -> Decision | None:
+        """The stored decision, if its config is still in the space."""
+        try:
+            stored = self.store.get(problem.key)
+        except StoreError as error:
+            log.warning("the store is passed over: %s", error)
+            stored = None
+        if stored is not None and (problems := problem.space.objections(stored.config)):
+            log.info("%s: a stored decision is passed over: %s", problem.key.kernel, "; ".join(problems))
+            stored = None
+        self.counts["misses" if stored is None else "hits"] += 1
+        return stored
+
+    def tune(
+        self, problem: Problem, attempt: Attempt, *, budget: Budget | None = None, fresh: bool = False
+    ) -> Decision:
+        """Search `problem`, decide and remember. Interrupted, it keeps what was found, and says so in the decision.
+
+        Trials of an earlier run are not repeated, unless `fresh`.
+        """
+        settings = self.settings
+        budget = budget or self.budget()
+        strategy = plugins.load("strategies", settings.strategy)(problem.space, np.random.default_rng(settings.seed))
+        pool: Pool = plugins.load("pools", settings.pool)(settings.width)
+        journal = Journal(self.store, problem, self.emit, fresh=fresh)
+        earlier = self.store.get(problem.key)
+        self.emit(Started(problem, settings.strategy, budget.trials, budget.seconds, len(journal.known)))
+        interrupted: KeyboardInterrupt | None = None
+        try:
+            search(problem, strategy, attempt, pool=pool, budget=budget, journal=journal)
+        except KeyboardInterrupt as stop:
+            interrupted = stop
+        finally:
+            pool.close()
+        try:
+            decision = decide(problem, journal.trials, earlier.config if earlier else None)
+        except NothingWorked:
+            if interrupted:
+                raise interrupted from None
+            raise
+        decision = self.store.put(_signed_off(decision, settings, complete=interrupted is None))
+        self.emit(Decided(decision))
+        if interrupted:
+            raise interrupted
+        return decision
+
+    def _missing(self, problem: Problem) -> str:
+        """What is missing, and how the nearest stored key differs."""
+        said = f"{problem.key.kernel}: nothing is decided for {problem.key.signature}"
+        if near := self.nearest(problem.key, 1):
+            _, differences = near[0]
+            fields = ", ".join(f"{name} is {mine}, stored {theirs}" for name, (mine, theirs) in differences.items())
+            said += f"; the nearest stored key differs: {fields}"
+        return f'{said}. Tune it with mode="tune" or `tunewright tune`.'
+
+    def nearest(self, key: Key, count: int = 3) -> list[tuple[Decision, dict[str, tuple[str, str]]]]:
+        """The stored decisions of the same kernel that differ from `key` in the fewest fields, and in which."""
+        try:
+            stored = [decision for decision in self.store.decisions(key.kernel) if decision.key != key]
+        except StoreError:
+            return []
+        apart = [(decision, key.differences(decision.key)) for decision in stored]
+        return sorted(apart, key=lambda pair: (len(pair[1]), pair[0].key.digest))[:count]
+
+
+_default: Session | None = None
+
+
+def session() -> Session:
+    """This process's session, made from the settings on first use."""
+    global _default  # noqa: PLW0603 - the one default of a process
+    if _default is None:
+        _default = Session(listeners=[Progress()])
+    return _default
+
+
+def configure(**given: Any) -> Session:
+    """Replace this process's session by one with the settings given: `configure(mode="frozen")`."""
+    global _default  # noqa: PLW0603 - the one default of a process
+    _default = Session(listeners=[Progress()], **given)
+    return _default
+
+
+def open_store(location: str) -> Store:
+    """The store at `location`: a path is SQLite's, `name:...` belongs to the store plugin of that name."""
+    scheme, colon, _ = location.partition(":")
+    name = scheme if colon and len(scheme) > 1 else "sqlite"
+    store: Store = plugins.load("stores", name).at(location)
+    return store
+
+
+def _signed_off(decision: Decision, settings: Settings, *, complete: bool) -> Decision:
+    """The decision with what only the session knows: strategy, seed, versions, and whether it ran to the end."""
+    from importlib.metadata import version  # noqa: PLC0415 - slow to import, and needed only after a search
+
+    assert decision.evidence is not None
+    notes = decision.evidence.notes if complete else (*decision.evidence.notes, "the search was interrupted")
+    evidence = msgspec.structs.replace(
+        decision.evidence,
+        strategy=settings.strategy,
+        seed=settings.seed,
+        complete=complete,
+        versions={"tunewright": version("tunewright")},
+        notes=notes,
+    )
+    return msgspec.structs.replace(decision, evidence=evidence)

@@ -1,0 +1,1 @@
+"""Places where decisions and trials are kept."""

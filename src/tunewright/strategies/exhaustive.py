@@ -1,0 +1,26 @@
+"""Exhaustive search: every config, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from tunewright.model.config import Config
+from tunewright.model.space import Space
+from tunewright.model.trial import Trial
+
+
+class Exhaustive:
+    """Tries everything; for small spaces, and for recording a space to be replayed."""
+
+    def __init__(self, space: Space, rng: np.random.Generator) -> None:
+        self._rest = iter(space)
+
+    def ask(self, count: int) -> Sequence[Config]:
+        """The next configs in order."""
+        return list(islice(self._rest, count))
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Nothing to learn."""

@@ -1,0 +1,1 @@
+"""Contract kits and fakes for whoever writes a plugin."""
