@@ -42,6 +42,28 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Paired:
+    """Two ways to do the same, measured in turn: what the first costs beyond the second."""
+
+    dearer: Series
+    cheaper: Series
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[float, float]]) -> Paired:
+        return cls(*map(Series, zip(*pairs, strict=True)))
+
+    @property
+    def extra(self) -> Series:
+        """Differences between neighbours, which share whatever disturbed them."""
+        return Series(more - less for more, less in zip(self.dearer.values, self.cheaper.values, strict=True))
+
+    @property
+    def quietest(self) -> float:
+        """The difference between the least of each: the least disturbed, where the machine is busy."""
+        return self.dearer.low - self.cheaper.low
+
+
+@dataclass(frozen=True)
 class Goal:
     """A bound that a figure should keep; it is reported, not enforced."""
 
@@ -99,5 +121,10 @@ def parser(doc: str) -> argparse.ArgumentParser:
 
 def cpu_seconds() -> float:
     """CPU time of this process, its threads, and its children that have ended."""
+    return time.process_time() + children_cpu_seconds()
+
+
+def children_cpu_seconds() -> float:
+    """CPU time of this process's children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return children.ru_utime + children.ru_stime

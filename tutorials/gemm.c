@@ -83,11 +83,15 @@ static void pack_a(const float *a, int depth)
 
 static void pack_b(const float *b, int depth, int width)
 {
-    float *to = packed_b;
+    vec *to = (vec *)packed_b;
     for (int j = 0; j < width; j += NC)
         for (int k = 0; k < depth; k++)
-            for (int x = j; x < j + NC; x++)
-                *to++ = N % NC == 0 || x < width ? b[(long)k * N + x] : 0;
+            for (int x = j; x < j + NC; x += VW, to++)
+                if (x + VW <= width)
+                    *to = *(vec *)(b + (long)k * N + x);
+                else
+                    for (int y = 0; y < VW; y++)
+                        (*to)[y] = x + y < width ? b[(long)k * N + x + y] : 0;
 }
 
 void gemm(const float *a, const float *b, float *c)

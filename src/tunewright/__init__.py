@@ -7,7 +7,7 @@ from tunewright.fronts.tuned import Tuned, tune
 from tunewright.model.config import Config
 from tunewright.model.signature import In, InOut, Out
 from tunewright.model.space import Knob, Rule, Space, Variant
-from tunewright.session import Session, configure, session
+from tunewright.session import Session, configure, current_session
 
 __version__ = "0.1.0"
 
@@ -28,6 +28,6 @@ __all__ = [
     "TunewrightError",
     "Variant",
     "configure",
-    "session",
+    "current_session",
     "tune",
 ]

@@ -14,7 +14,7 @@ from tunewright.engine.budget import Budget
 from tunewright.engine.decide import decide
 from tunewright.engine.journal import Journal
 from tunewright.engine.run import search
-from tunewright.errors import NoDecision, NothingWorked, StoreError
+from tunewright.errors import NoDecision, NothingWorked, SpaceError, StoreError
 from tunewright.measure.attempt import Limits
 from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.event import Decided, Event, Listener, Missed, Started, Tried
@@ -129,7 +129,8 @@ class Session:
         pool: Pool = plugins.load("pools", settings.pool)(settings.width)
         journal = Journal(self.store, problem, self.emit, fresh=fresh)
         earlier = self.store.get(problem.key)
-        self.emit(Started(problem, settings.strategy, budget.trials, budget.seconds, len(journal.known)))
+        most = _at_most(problem, budget)
+        self.emit(Started(problem, settings.strategy, most, budget.seconds, len(journal.known)))
         interrupted: KeyboardInterrupt | None = None
         try:
             search(problem, strategy, attempt, pool=pool, budget=budget, journal=journal)
@@ -168,10 +169,18 @@ class Session:
         return sorted(apart, key=lambda pair: (len(pair[1]), pair[0].key.digest))[:count]
 
 
+def _at_most(problem: Problem, budget: Budget) -> int | None:
+    """How many trials the search can make: the budget's, or all configs there are."""
+    try:
+        return min(budget.trials or len(problem.space), len(problem.space))
+    except SpaceError:
+        return budget.trials
+
+
 _default: Session | None = None
 
 
-def session() -> Session:
+def current_session() -> Session:
     """This process's session, made from the settings on first use."""
     global _default  # noqa: PLW0603 - the one default of a process
     if _default is None:

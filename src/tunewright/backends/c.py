@@ -5,9 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,7 +22,9 @@ from tunewright.ports.backend import Kernel, Launch
 
 _COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++")}
 _CPP_SUFFIXES = (".cc", ".cpp", ".cxx", ".C")
-_TEXT = re.compile(r"""(?P<keep>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|/\*.*?\*/|//[^\n]*|(?P<blank>[ \t]+)""", re.DOTALL)
+_QUOTED = r"""(?P<keep>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+_COMMENTS = re.compile(_QUOTED + r"|/\*.*?\*/|//[^\n]*", re.DOTALL)
+_BLANKS = re.compile(_QUOTED + r"|\s+")
 _LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -68,6 +67,9 @@ class C:
     @cached_property
     def compiler(self) -> tuple[str, str]:
         """The compiler's path and what it says of its version."""
+        import shutil  # noqa: PLC0415 - as in build
+        import subprocess  # noqa: PLC0415
+
         language = "c++" if self.path.suffix in _CPP_SUFFIXES else "c"
         for name in [self._named_compiler] if self._named_compiler else _COMPILERS[language]:
             if found := shutil.which(name):
@@ -109,6 +111,9 @@ class C:
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
         """A shared library; one that was built before from the same content is not built again."""
+        import subprocess  # noqa: PLC0415 - slow to import, and a cached launch never needs it
+        import tempfile  # noqa: PLC0415
+
         command, version = self.compiler
         options = [*self._flags, *_options(config)]
         if self._sizes == "macros":
@@ -200,8 +205,8 @@ def _options(config: Config) -> list[str]:
 
 def normalised(text: str) -> str:
     """C source without comments, blank lines and runs of blanks: what the compiler sees, wherever it stands."""
-    plain = _TEXT.sub(lambda m: m["keep"] or " ", text)
-    lines = (line.strip() for line in plain.splitlines())
+    plain = _COMMENTS.sub(lambda m: m["keep"] or " ", text)
+    lines = (_BLANKS.sub(lambda m: m["keep"] or " ", line).strip() for line in plain.splitlines())
     return "\n".join(line for line in lines if line)
 
 

@@ -10,7 +10,6 @@ import sys
 import textwrap
 from collections.abc import Callable
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -70,6 +69,8 @@ def _caches() -> dict[str, int]:
 
 def digest(*parts: str | bytes) -> str:
     """A short name for content: 32 hexadecimal digits."""
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, which a cached launch never needs
+
     whole = sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, update_wrapper
+from dataclasses import dataclass, field, replace
+from functools import partial, update_wrapper
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -21,11 +21,10 @@ from tunewright.model.decision import Decision, Problem
 from tunewright.model.inputs import Inputs
 from tunewright.model.signature import Buckets, Parameter, Signature
 from tunewright.model.space import Space
-from tunewright.pools.child import stop_if_loading
-from tunewright.pools.isolate import Isolated
+from tunewright.pools.loading import MAIN, stop_if_loading
 from tunewright.ports.backend import Backend, Kernel, Launch
 from tunewright.ports.pool import Attempt
-from tunewright.session import Session, session
+from tunewright.session import Session, current_session
 
 MOST_LAUNCHERS = 4096
 
@@ -78,7 +77,7 @@ class Tuned:
         self._ready: dict[Hashable, Launch] = {}
         self._lock = RLock()
         self._check_names()
-        self._signature = self.backend.signature(self.kernel_without_cache)
+        self._signature = self.backend.signature(Kernel(self.name, function, self.parameters, Path()))
         update_wrapper(self, function)
 
     def _check_names(self) -> None:
@@ -86,7 +85,7 @@ class Tuned:
         if unknown := [name for name in self.buckets if name not in dims]:
             raise SignatureError(
                 f"buckets name {', '.join(unknown)}, but no argument has such a dimension; "
-                f'declare it, as in `a: In["{unknown[0]}"]`'
+                f'declare it, as in `a: In("{unknown[0]}")`'
             )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -124,11 +123,6 @@ class Tuned:
         return self.declared.name or self.function.__qualname__.rpartition("<locals>.")[2]
 
     @property
-    def kernel_without_cache(self) -> Kernel:
-        """The kernel before any setting was read, for what needs no place to write."""
-        return Kernel(self.name, self.function, self.parameters, Path())
-
-    @cached_property
     def kernel(self) -> Kernel:
         """The kernel as backends see it."""
         return Kernel(self.name, self.function, self.parameters, self.session.settings.cache_path)
@@ -136,7 +130,13 @@ class Tuned:
     @property
     def session(self) -> Session:
         """Its own session if it was given one, else the process's."""
-        return self.declared.session or session()
+        return self.declared.session or current_session()
+
+    def using(self, session: Session) -> None:
+        """Give the kernel a session of its own, and forget the launchers made under another."""
+        with self._lock:
+            self.declared = replace(self.declared, session=session)
+            self._ready.clear()
 
     @property
     def default(self) -> Config:
@@ -150,6 +150,11 @@ class Tuned:
             return list(inspect.signature(self.declared.inputs).parameters)
         roles = [p.role for p in self.parameters if p.role]
         return list(dict.fromkeys(d for role in roles for d in role.dims if isinstance(d, str)))
+
+    def has_default_inputs(self) -> bool:
+        """Whether the `inputs` function can be called without sizes."""
+        made = self.declared.inputs
+        return made is not None and all(p.default is not p.empty for p in inspect.signature(made).parameters.values())
 
     def problem(self, args: Sequence[Any]) -> Problem:
         """What has to be decided for a call with `args`."""
@@ -190,19 +195,24 @@ class Tuned:
             return list(self.declared.inputs(**sizes))
         return Inputs.of_dims(self.parameters, sizes, self.declared.dtype).make()
 
-    def bench(self, inputs: Inputs) -> Bench:
+    def bench(self, inputs: Inputs, cache: Path) -> Bench:
         """What a process needs to try configs; workers ask for it after they have found this kernel by name."""
-        device = self.kernel.cache / "leases" / "cpu.lock"
+        kernel = Kernel(self.name, self.function, self.parameters, cache)
+        device = cache / "leases" / "cpu.lock"
         check = Check(self.declared.reference, self.declared.tolerance)
         return Bench(
-            self.backend, self.kernel, inputs, self.default, check, self.declared.inputs, self.declared.threads, device
+            self.backend, kernel, inputs, self.default, check, self.declared.inputs, self.declared.threads, device
         )
 
     def attempt(self, inputs: Inputs) -> Attempt:
         """An attempt for the session's pool: isolated, unless attempts are to run in this process."""
-        if self.session.settings.pool == "serial":
-            return self.bench(inputs)
-        return Isolated(lambda: self.bench(inputs), inputs, self.target(), self.declared.threads, self.session.limits)
+        own, cache = self.session, self.kernel.cache
+        if own.settings.pool == "serial":
+            return self.bench(inputs, cache)
+        from tunewright.pools.isolate import Isolated  # noqa: PLC0415 - sockets and processes, only where one tunes
+
+        make = partial(self.bench, inputs, cache)
+        return Isolated(make, inputs, cache, self.target(), self.declared.threads, own.limits)
 
     def target(self) -> str | None:
         """Where another process finds this kernel: `module:name` or `script.py:name`; None if nowhere."""
@@ -213,11 +223,8 @@ class Tuned:
         if found is not self:
             return None
         if spec is not None:
-            return f"{spec.origin if spec.name == _SCRIPT else spec.name}:{self.function.__qualname__}"
+            return f"{spec.origin if spec.name == MAIN else spec.name}:{self.function.__qualname__}"
         return f"{Path(file).resolve()}:{self.function.__qualname__}" if file else None
-
-
-_SCRIPT = "__tunewright_main__"
 
 
 def tune(space: Space, **declared: Any) -> Callable[[Callable[..., Any]], Tuned]:

@@ -81,6 +81,8 @@ class Bench:
             launch = self.backend.load(self.kernel, self.backend.build(self.kernel, self.default, self.signature))
             self.arguments.reset()
             results = self.arguments.results(launch(*self.arguments.values))
+            if said := self.arguments.damage():
+                raise BackendError(said)
         except Exception as error:
             raise BackendError(
                 f"there is no reference, and the default config ({self.default}) fails: "

@@ -86,8 +86,12 @@ class Arguments:
                 return f"it wrote before the beginning of {parameter.name}"
             if (memory[start + view.nbytes :] != POISON).any():
                 return f"it wrote past the end of {parameter.name}"
-            if parameter.role is not None and not parameter.role.writes and not _same_bytes(view, before):
+            if parameter.role is None:
+                continue
+            if not parameter.role.writes and not _same_bytes(view, before):
                 return f"it wrote to its input {parameter.name}"
+            if not parameter.role.reads and (missed := _still_poisoned(view)):
+                return f"it left {missed:,} of {view.size:,} elements of {parameter.name} unwritten"
         return None
 
     def results(self, returned: Any) -> dict[str, Any]:
@@ -159,7 +163,7 @@ def _difference(name: str, wanted: Any, got: Any, tolerance: float | None) -> st
         finite = np.abs(exact[np.isfinite(exact)])
         scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
         with np.errstate(invalid="ignore"):
-            close = np.abs(have - exact) <= share * np.maximum(np.abs(exact), scale)
+            close = np.isfinite(have) & (np.abs(have - exact) <= share * np.maximum(np.abs(exact), scale))
         wrong = ~(close | (have == exact) | (np.isnan(have) & np.isnan(exact)))
         allowed = f"within {share:g}"
     if not wrong.any():
@@ -187,10 +191,20 @@ def _guarded(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
 
 
 def _poison(view: NDArray[Any]) -> None:
-    """Fill an output with what no kernel computes by chance, so that leaving it unwritten shows."""
+    """Fill an output with what no kernel computes by chance, so that leaving it unwritten shows.
+
+    For floats that is the NaN whose bits are all ones; integers keep the pattern of the guards.
+    """
     if view.dtype.kind in "fc":
-        view[...] = np.nan
-    # Integers keep the pattern of the guards.
+        view[...] = np.frombuffer(b"\xff" * view.itemsize, view.dtype)[0]
+
+
+def _still_poisoned(view: NDArray[Any]) -> int:
+    """How many elements of an output were never written, as far as their dtype can show it."""
+    if view.dtype.kind not in "fc" or not view.size:
+        return 0
+    raw = np.ascontiguousarray(view).view(np.uint8).reshape(view.size, view.itemsize)
+    return int((raw == 0xFF).all(axis=1).sum())
 
 
 def _same_bytes(a: NDArray[Any], b: NDArray[Any]) -> bool:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """A search begins; `resumed` trials are known from an earlier run."""
 
     problem: Problem
@@ -21,23 +21,20 @@ class Started:
     resumed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(msgspec.Struct, frozen=True):
     """A config was tried, and the trial is safely recorded; `replayed` if an earlier run had done it."""
 
     trial: Trial
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """A search ended in a decision."""
 
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(msgspec.Struct, frozen=True):
     """Nothing exact is stored for a key, and the mode forbids tuning; the answer is of this tier."""
 
     key: Key

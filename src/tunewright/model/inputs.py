@@ -78,7 +78,7 @@ class Inputs(msgspec.Struct, frozen=True):
             else:
                 raise SignatureError(
                     f"cannot make {parameter.name!r} from sizes alone: name its dimensions, as in "
-                    f'`{parameter.name}: In["M", "K"]`, or give the kernel an `inputs=` function'
+                    f'`{parameter.name}: In("M", "K")`, or give the kernel an `inputs=` function'
                 )
         return cls(tuple(made), dict(dims))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -31,6 +30,8 @@ class Key(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def digest(self) -> str:
         """The key as 64 hexadecimal digits: equal keys, equal digests, in every process and on every host."""
+        from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, which a cached launch never needs
+
         canonical = msgspec.json.encode({"schema": SCHEMA, "key": self}, order="sorted")
         return sha256(canonical).hexdigest()
 

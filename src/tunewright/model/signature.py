@@ -17,41 +17,25 @@ Dim = str | int
 
 @dataclass(frozen=True)
 class Role:
-    """What a kernel does with an array, and the names of its dimensions: `a: In["M", "K"]`."""
+    """What a kernel does with an array, and the names of its dimensions: `a: In("M", "K")`."""
 
     dims: tuple[Dim, ...] = ()
     reads: bool = True
     writes: bool = True
 
-
-class _Named(type):
-    """Lets `In` stand alone as an annotation, or take the names of dimensions in brackets."""
-
-    role: Role
-
-    def __getitem__(cls, dims: Dim | tuple[Dim, ...]) -> Role:
-        return replace(cls.role, dims=dims if isinstance(dims, tuple) else (dims,))
-
-    def __call__(cls, *dims: Dim) -> Role:
-        return replace(cls.role, dims=dims)
+    def __call__(self, *dims: Dim) -> Role:
+        """The same role for an array whose dimensions have names, or fixed sizes."""
+        return replace(self, dims=dims)
 
 
-class In(metaclass=_Named):
-    """An array the kernel only reads."""
+In = Role(writes=False)
+"""An array the kernel only reads."""
 
-    role = Role(writes=False)
+Out = Role(reads=False)
+"""An array the kernel only writes, all of it."""
 
-
-class Out(metaclass=_Named):
-    """An array the kernel only writes, all of it."""
-
-    role = Role(reads=False)
-
-
-class InOut(metaclass=_Named):
-    """An array the kernel reads and writes; what is assumed of an array without a role."""
-
-    role = Role()
+InOut = Role()
+"""An array the kernel reads and writes; what is assumed of an array without a role."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +63,8 @@ class Parameter:
 
 
 def _role(annotation: Any) -> Role | None:
-    for candidate in (annotation, *getattr(annotation, "__metadata__", ())):
-        if isinstance(candidate, Role):
-            return candidate
-        if isinstance(candidate, _Named):
-            return candidate.role
-    return None
+    parts = (annotation, *getattr(annotation, "__metadata__", ()))
+    return next((part for part in parts if isinstance(part, Role)), None)
 
 
 def _kind(annotation: Any) -> type | None:
@@ -92,7 +72,7 @@ def _kind(annotation: Any) -> type | None:
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Each argument as text (`float32[512,512]`), and the named dimensions as numbers."""
+    """Each argument as text (`float32[M,K]`, or `float32[512,512]`), and the named dimensions as numbers."""
 
     args: tuple[str, ...] = ()
     dims: dict[str, int] = {}
@@ -111,6 +91,9 @@ class Signature(msgspec.Struct, frozen=True):
         dims: dict[str, int] = {}
         for parameter, arg in zip(parameters, args, strict=True):
             _note_dims(parameter, arg, dims)
+        for parameter, arg in zip(parameters, args, strict=True):
+            if isinstance(arg, int) and dims.get(parameter.name, arg) != arg:
+                raise SignatureError(f"{parameter.name} is {dims[parameter.name]} in the arrays, but {arg} was given")
         if buckets:
             dims = {name: buckets.round(name, size) for name, size in dims.items()}
         return cls(tuple(_describe(p, arg, dims) for p, arg in zip(parameters, args, strict=True)), dims)
@@ -139,8 +122,8 @@ def _describe(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> str:
             # An int that repeats a named dimension follows its bucket.
             return f"{type(arg).__name__}={dims.get(parameter.name, arg)}"
         return f"{type(arg).__name__}[{len(arg)}]" if hasattr(arg, "__len__") else type(arg).__name__
-    role = parameter.role
-    sizes = [dims.get(str(d), n) for d, n in zip(role.dims, shape, strict=True)] if role and role.dims else shape
+    # A named dimension stands by its name: its size is in `dims`, where a difference is said once.
+    sizes = parameter.role.dims if parameter.role and parameter.role.dims else shape
     text = f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, sizes))}]"
     layout = layout_of(shape, strides_of(arg))
     return text if layout == "C" else f"{text}:{layout}"
@@ -209,7 +192,7 @@ def reader(parameters: Sequence[Parameter]) -> Callable[..., Hashable]:
         elif parameter.kind is float:
             parts.append(f"{name}.__class__")
         elif parameter.kind is not None:
-            parts += [name, f"{name}.__class__"]
+            parts.append(name)
         else:
             parts.append(f"look({name})")
     source = f"lambda {', '.join(names)}: ({', '.join(parts)},)" if names else "lambda: ()"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -244,6 +243,8 @@ class Space:
 
 
 def _unknown(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
+
     close = get_close_matches(name, known, 1)
     hint = f"did you mean {close[0]!r}?" if close else f"knobs: {', '.join(known) or 'none'}"
     return f"an unknown knob {name!r}; {hint}"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from statistics import median
 
 import msgspec
 
 from tunewright.model.config import Config
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value; the mean of the two middle ones if their number is even."""
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 class Stage(StrEnum):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
-import importlib.util
+import faulthandler
 import resource
 import signal
 import socket
@@ -22,11 +21,7 @@ from tunewright.model import wire
 from tunewright.model.config import Config
 from tunewright.model.inputs import Inputs
 from tunewright.model.trial import Stage, Trial
-
-MAIN = "__tunewright_main__"
-"""The name under which a script is loaded in a worker, so that `if __name__ == "__main__"` does not run."""
-
-_loading = False
+from tunewright.pools.loading import find
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -36,6 +31,7 @@ class Order(msgspec.Struct, frozen=True):
     target: str
     inputs: Inputs
     limits: Limits
+    cache: str
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,47 +82,6 @@ class Channel:
         return body
 
 
-class StopLoading(BaseException):
-    """A script being loaded in a worker reached its first call of a tuned kernel: all we need is defined."""
-
-
-def stop_if_loading() -> None:
-    """Called by a tuned kernel before it tunes; a worker that only loads the script ends the loading here."""
-    if _loading:
-        raise StopLoading
-
-
-def find(target: str) -> Any:
-    """The object at `module:name` or `file.py:name`; a script is run up to its first call of a tuned kernel."""
-    global _loading  # noqa: PLW0603 - one flag per process, set only here
-    place, _, name = target.rpartition(":")
-    _loading = True
-    try:
-        module: Any = _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except StopLoading:
-        module = sys.modules[MAIN if place.endswith(".py") else place]
-    finally:
-        _loading = False
-    for part in name.split("."):
-        if not hasattr(module, part):
-            raise BackendError(
-                f"{place} defines no {name!r} before its first call of a tuned kernel; "
-                'put such calls under `if __name__ == "__main__":`'
-            )
-        module = getattr(module, part)
-    return module
-
-
-def _load_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(MAIN, path)
-    if spec is None or spec.loader is None:
-        raise BackendError(f"cannot load {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[MAIN] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def serve(channel: Channel, make: Callable[[], Bench], limits: Limits) -> None:
     """Answer configs with trials until the other side hangs up."""
     try:
@@ -158,6 +113,7 @@ def _limit_memory(more: int) -> None:
 def settle() -> None:
     """Make this process a good child: it dies with its parent, leaves no core, ignores the terminal's Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.disable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform.startswith("linux"):
         set_parent_death_signal = 1
@@ -176,7 +132,7 @@ def main() -> None:
 
     def make() -> Bench:
         try:
-            bench: Bench = find(order.target).bench(order.inputs)
+            bench: Bench = find(order.target).bench(order.inputs, Path(order.cache))
         except TunewrightError:
             raise
         except Exception as error:

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 from tunewright.errors import BackendError
@@ -42,6 +43,7 @@ class Isolated:
 
     bench: Callable[[], Bench]
     inputs: Inputs
+    cache: Path
     target: str | None = None
     threads: int = 1
     limits: Limits = field(default_factory=Limits)
@@ -86,9 +88,10 @@ class Worker:
                 env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(sys.path)},  # noqa: TID251 - handed on
                 start_new_session=True,
             )
-        channel = Channel(ours)
+        channel, attempt = Channel(ours), self.attempt
+        assert attempt.target is not None
         path = [entry or os.getcwd() for entry in sys.path]
-        channel.send(Order(path, self.attempt.target, self.attempt.inputs, self.attempt.limits))
+        channel.send(Order(path, attempt.target, attempt.inputs, attempt.limits, str(attempt.cache)))
         return channel, self._process.pid
 
     def _fork(self, ours: socket.socket, theirs: socket.socket) -> int:
@@ -157,6 +160,9 @@ class Worker:
     def _dead(self) -> Trial:
         code, peak = self._reap()
         said = self._last_words()
+        if self._stage is None and code == -signal.SIGKILL:
+            # Nobody's fault here: the system or a person ended it before it began.
+            return self._failed(Kind.CRASHED, f"{_fate(code)} before it began{said}")
         if self._stage is None:
             raise BackendError(
                 f"a worker died before it could try anything ({_fate(code)}){said}; "
@@ -203,6 +209,7 @@ class Worker:
                 os.kill(self._pid, signal.SIGKILL)
             self._reap()
         self._channel.sock.close()
+        self._output.close()
 
 
 def _fate(code: int) -> str:

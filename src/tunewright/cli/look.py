@@ -1,0 +1,184 @@
+"""Look: show what is decided, explain why or why not, list trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tunewright.backends.replay import Recording
+from tunewright.cli import output
+from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
+from tunewright.errors import NoDecision
+from tunewright.model.decision import Decision
+from tunewright.model.key import Key
+from tunewright.model.rule import Knob
+from tunewright.model.space import Space
+from tunewright.model.trial import Failure, Trial
+from tunewright.report import figures, words
+from tunewright.report.progress import verdict
+from tunewright.session import Session
+
+
+@click.command()
+@click.argument("kernel", required=False)
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the search: .png, .svg or .html.")
+@click.option("--x", help="The knob along the heat map's x axis (default: one that matters).")
+@click.option("--y", help="The knob along its y axis.")
+@click.option("--key", "prefix", default="", help="Which problem, by the beginning of its digest.")
+@store_option
+@json_option
+def show(kernel: str | None, plot: Path | None, prefix: str, **options: Any) -> None:
+    """Show what is decided, for all kernels or for KERNEL; with --plot, draw how it was found."""
+    session = session_for(None, {"store": options["store"]})
+    if plot is not None:
+        key = _one_key(session, kernel, prefix)
+        problem_trials = list(session.store.trials(key))
+        decided = session.store.get(key)
+        figures.draw(plot, key, problem_trials, decided, axes=(options["x"], options["y"]))
+        output.say(f"{plot}: {words.counted(len(problem_trials), 'trial')} of {key.kernel} {key.signature}")
+        return
+    decisions = [d for d in session.store.decisions(kernel) if d.key.digest.startswith(prefix)]
+    if options["as_json"]:
+        output.as_json(decisions)
+        return
+    if not decisions:
+        raise NoDecision(_nothing(kernel, session))
+    heads = ("kernel", "arguments", "device", "config", "time", "vs default", "trials", "when", "key")
+    output.table(heads, (_row(decision) for decision in decisions))
+
+
+def _row(decision: Decision) -> list[str]:
+    key, evidence = decision.key, decision.evidence
+    sizes = " ".join(f"{n}={s}" for n, s in key.signature.dims.items()) or ", ".join(key.signature.args)
+    if evidence is None:
+        return [key.kernel, sizes, str(key.device), str(decision.config), "", "", "", "", key.digest[:10]]
+    gain = words.ratio(evidence.gain) if evidence.gain else "-"
+    trials = f"{evidence.trials}" + ("" if evidence.complete else " (interrupted)")
+    time = words.seconds(evidence.seconds)
+    return [
+        key.kernel,
+        sizes,
+        str(key.device),
+        str(decision.config),
+        time,
+        gain,
+        trials,
+        evidence.when,
+        key.digest[:10],
+    ]
+
+
+def _nothing(kernel: str | None, session: Session) -> str:
+    what = f"nothing is decided for {kernel!r}" if kernel else "nothing is decided yet"
+    others = sorted({decision.key.kernel for decision in session.store.decisions()})
+    there = f"; the store has {', '.join(others)}" if others and kernel else ""
+    return f"{what} in {session.settings.store_location}{there}. Tune a kernel: tunewright tune FILE.py:NAME"
+
+
+def _one_key(session: Session, kernel: str | None, prefix: str) -> Key:
+    """The problem meant: the only one, or the one with most trials."""
+    keys = [key for key in session.store.keys(kernel) if key.digest.startswith(prefix)]
+    counted = [(sum(1 for _ in session.store.trials(key)), key) for key in keys]
+    if not any(count for count, _ in counted):
+        raise NoDecision(_nothing(kernel, session))
+    return max(counted, key=lambda pair: (pair[0], pair[1].digest))[1]
+
+
+@click.command()
+@click.argument("target")
+@shape_option
+@store_option
+@json_option
+def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bool) -> None:
+    """Say why the kernel TARGET (FILE.py:NAME) gets its config; if nothing is decided, which fields differ."""
+    kernel = kernel_at(target)
+    session = session_for(kernel, {"store": store})
+    answers = []
+    for sizes in sizes_of(kernel, shapes):
+        problem = kernel.problem(kernel.example(sizes))
+        decision = session.look_up(problem)
+        near = [] if decision else session.nearest(problem.key)
+        answers.append(
+            {
+                "key": output.plain(problem.key),
+                "digest": problem.key.digest,
+                "decision": output.plain(decision) if decision else None,
+                "nearest": [{"digest": d.key.digest, "differences": fields} for d, fields in near],
+            }
+        )
+        if not as_json:
+            _explained(problem.key, decision, near, str(problem.default))
+    if as_json:
+        output.as_json(answers[0] if len(answers) == 1 else answers)
+
+
+def _explained(
+    key: Key, decision: Decision | None, near: list[tuple[Decision, dict[str, tuple[str, str]]]], default: str
+) -> None:
+    output.say(f"{key.kernel}  {key.signature} · {key.device}", "bold")
+    if decision is not None:
+        output.say(f"exact: {verdict(decision)}")
+        if (evidence := decision.evidence) is not None:
+            output.say(
+                f"found by {evidence.strategy} (seed {evidence.seed}) in {words.counted(evidence.trials, 'trial')}, "
+                f"{evidence.failures} failed; {evidence.clock} clock; {evidence.when}; "
+                f"tunewright {evidence.versions.get('tunewright', '?')}"
+            )
+            for tie in evidence.ties:
+                output.say(f"  within noise: {tie.config}  {words.seconds(tie.seconds)}")
+        return
+    output.say(f"default: {default} (nothing is decided for this key)")
+    for stored, fields in near:
+        output.say(f"nearest stored key {stored.key.digest[:10]} differs in {words.counted(len(fields), 'field')}:")
+        for name, (mine, theirs) in fields.items():
+            output.say(f"  {name}: {mine} here, {theirs} stored")
+    if not near:
+        output.say("no other key of this kernel is stored")
+    output.say("tune it with: tunewright tune FILE.py:NAME --shape ...")
+
+
+@click.command()
+@click.argument("kernel", required=False)
+@click.option("--failed", is_flag=True, help="Only those that failed, with the reason.")
+@click.option("--best", type=int, default=20, show_default=True, help="How many to list, fastest first; 0: all.")
+@click.option("--key", "prefix", default="", help="Which problem, by the beginning of its digest.")
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Record them as NAME.parquet, to replay.")
+@store_option
+@json_option
+def trials(kernel: str | None, failed: bool, best: int, **options: Any) -> None:
+    """List what was tried for KERNEL: times, or where and why it failed."""
+    session = session_for(None, {"store": options["store"]})
+    key = _one_key(session, kernel, options["prefix"])
+    found = list(session.store.trials(key))
+    if options["save"]:
+        Recording.of(key, _space_of(found), found).write(options["save"])
+        output.say(f"{options['save']}: {words.counted(len(found), 'trial')} of {key.kernel}")
+        return
+    chosen = [trial for trial in found if isinstance(trial.outcome, Failure) is failed or not failed]
+    chosen.sort(key=lambda trial: trial.seconds)
+    chosen = chosen[: best or None]
+    if options["as_json"]:
+        output.as_json({"digest": key.digest, "trials": chosen})
+        return
+    output.say(f"{key.kernel}  {key.signature} · {words.counted(len(found), 'trial')}", "bold")
+    output.table(("config", "outcome", "build", "run"), (_trial_row(trial) for trial in chosen))
+
+
+def _trial_row(trial: Trial) -> list[str]:
+    if isinstance(trial.outcome, Failure):
+        said = f"{trial.outcome.kind} at {trial.outcome.stage}: {trial.outcome.reason}"
+    else:
+        said = words.seconds(trial.seconds)
+    return [str(trial.config), said, words.seconds(trial.build_seconds), words.seconds(trial.run_seconds)]
+
+
+def _space_of(trials: Iterable[Trial]) -> Space:
+    """A space that spans what was tried."""
+    values: dict[str, dict[Any, None]] = {}
+    for trial in trials:
+        for name, value in trial.config.items():
+            values.setdefault(name, {})[value] = None
+    return Space(*(Knob(name, sorted(seen, key=lambda v: (str(type(v)), v))) for name, seen in values.items()))

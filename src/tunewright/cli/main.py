@@ -1,0 +1,51 @@
+"""Main: the `tunewright` command."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import click
+
+from tunewright import __version__
+from tunewright.cli.look import explain, show, trials
+from tunewright.cli.space import space
+from tunewright.cli.tune import tune
+from tunewright.errors import NoDecision, NothingWorked, TunewrightError
+
+FOUND_NOTHING, WRONG_USE, INTERRUPTED = 1, 2, 130
+
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(context_settings=_HELP)
+@click.version_option(__version__, prog_name="tunewright")
+@click.option("-v", "--verbose", is_flag=True, help="Also print what the library logs.")
+def command(verbose: bool) -> None:
+    """Tune compute kernels, and see what was decided and why.
+
+    A kernel is named as FILE.py:NAME or module:NAME. Exit status: 0 done, 1 nothing found or nothing worked,
+    2 wrong use, 130 interrupted (what was found is kept).
+    """
+    logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(name)s: %(message)s")
+
+
+for part in (tune, show, explain, trials, space):
+    command.add_command(part)
+
+
+def main() -> None:
+    """Run the command line; every error of ours is one line that says what to do."""
+    try:
+        command(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(WRONG_USE)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(INTERRUPTED)
+    except (NoDecision, NothingWorked) as error:
+        click.echo(f"tunewright: {error}", err=True)
+        sys.exit(FOUND_NOTHING)
+    except TunewrightError as error:
+        click.echo(f"tunewright: {error}", err=True)
+        sys.exit(WRONG_USE)

@@ -1,0 +1,67 @@
+"""Tune: search for the best config, live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tunewright.cli import output
+from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
+from tunewright.engine.budget import Budget
+from tunewright.fronts.tuned import Tuned
+from tunewright.model.decision import Decision
+from tunewright.report.progress import Progress, verdict
+from tunewright.session import Session
+
+
+@click.command()
+@click.argument("target")
+@shape_option
+@click.option("--budget", help="What a search may cost: 200 (trials), 60s, 5m, 1h, or both: 200,5m.")
+@click.option("--strategy", help="How to search; see `tunewright tune --strategy list`.")
+@click.option("--seed", type=int, help="The same seed proposes the same configs.")
+@click.option("--workers", type=int, help="Processes that build and try configs; one at a time is timed.")
+@click.option("--pool", help="Where attempts run: process (isolated) or serial (in this process).")
+@click.option("--more", is_flag=True, help="Search on, although there is a decision.")
+@click.option("--fresh", is_flag=True, help="Start over: repeat what earlier runs tried.")
+@store_option
+@json_option
+def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: Any) -> None:
+    """Find the best config of the kernel TARGET (FILE.py:NAME) and remember it.
+
+    Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what was found.
+    """
+    fresh, more, as_json = (options.pop(name) for name in ("fresh", "more", "as_json"))
+    kernel = kernel_at(target)
+    session = session_for(kernel, options, (Progress(speak=not as_json),))
+    spend = Budget.parse(budget) if budget else kernel.budget()
+    answers = []
+    for sizes in sizes_of(kernel, shapes):
+        args = kernel.example(sizes)
+        stored = None if fresh or more else session.look_up(kernel.problem(args))
+        if stored is not None and (stored.evidence is None or stored.evidence.complete):
+            answers.append(_told(session, stored, as_json, known=True))
+            continue
+        limit = Budget(spend.trials, spend.seconds) if spend else None
+        answers.append(_told(session, _searched(kernel, args, limit, fresh), as_json, known=False))
+    if as_json:
+        output.as_json(answers[0] if len(answers) == 1 else answers)
+
+
+def _searched(kernel: Tuned, args: list[Any], budget: Budget | None, fresh: bool) -> Decision:
+    try:
+        return kernel.tune(*args, budget=budget, fresh=fresh)
+    except KeyboardInterrupt:
+        click.echo("interrupted; what was found is kept. Run the same command to go on.", err=True)
+        raise
+
+
+def _told(session: Session, decision: Decision, as_json: bool, *, known: bool) -> Any:
+    """One decision, said to people at once, returned for machines."""
+    if as_json:
+        return {"decision": output.plain(decision), "counts": dict(session.counts), "known": known}
+    if known:
+        output.say(f"{decision.key.kernel}  {decision.key.signature}")
+        output.say(f"already decided  {verdict(decision)}  (--more searches on, --fresh starts over)")
+    return None

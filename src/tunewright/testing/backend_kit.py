@@ -1,0 +1,45 @@
+"""The contract every backend keeps: subclass, give `backend`, `kernel`, `config`, `args` fixtures, done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tunewright.model import wire
+from tunewright.model.config import Config
+from tunewright.model.key import Key
+from tunewright.model.signature import Signature
+from tunewright.ports.backend import Backend, Kernel
+
+MODE = {"threads": "1"}
+
+
+class BackendContract:
+    """Tests of what `ports.backend.Backend` promises; `config` is one that works."""
+
+    def _key(self, backend: Backend, kernel: Kernel, args: Sequence[Any]) -> Key:
+        return backend.key(kernel, Signature.of(kernel.parameters, args), MODE)
+
+    def test_equal_calls_have_equal_signatures(self, backend: Backend, kernel: Kernel, args: Sequence[Any]) -> None:
+        read = backend.signature(kernel)
+        assert read(*args) == read(*args)
+        assert hash(read(*args)) == hash(read(*args))
+
+    def test_the_key_is_the_same_every_time_and_survives_travel(
+        self, backend: Backend, kernel: Kernel, args: Sequence[Any]
+    ) -> None:
+        key = self._key(backend, kernel, args)
+        assert key.digest == self._key(backend, kernel, args).digest
+        assert wire.load_key(wire.dump_key(key)).digest == key.digest
+        assert key.kernel == kernel.name
+        assert key.mode == MODE
+
+    def test_it_builds_loads_launches_and_times(
+        self, backend: Backend, kernel: Kernel, config: Config, args: Sequence[Any]
+    ) -> None:
+        artifact = backend.build(kernel, config, Signature.of(kernel.parameters, args))
+        launch = backend.load(kernel, artifact)
+        launch(*args)
+        timer = backend.timer(launch, args, 1)
+        assert timer.clock
+        assert timer(3) >= 0

@@ -1,0 +1,14 @@
+"""Every test has a cache and a process-wide session of its own."""
+
+import pytest
+
+from tunewright import session
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("TUNEWRIGHT_CACHE", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    monkeypatch.setattr(session, "_default", None)
+    return folder

@@ -1,0 +1,107 @@
+import os
+import signal
+import time
+
+import pytest
+
+from tunewright import Config, Knob, Session, Space, tune
+from tunewright.errors import PluginError
+from tunewright.model.inputs import Inputs
+from tunewright.model.trial import Failure
+from tunewright.pools.isolate import Isolated, Worker
+from tunewright.pools.process import ProcessPool
+from tunewright.pools.serial import SerialPool
+from tunewright.testing.pool_kit import CONFIGS, PoolContract
+
+
+def stepped(*, step):
+    if step == 4:
+        raise ValueError("no step 4")
+    if step == 99:
+        time.sleep(60)
+    return 1
+
+
+TUNED = tune(Space(Knob("step", [1, 2, 4, 8, 99])), default={"step": 1})(stepped)
+
+
+@pytest.fixture
+def attempt(request, tmp_path):
+    if "Serial" in request.cls.__name__:
+        return TUNED.bench(Inputs(), tmp_path)
+    return Isolated(lambda: TUNED.bench(Inputs(), tmp_path), Inputs(), tmp_path)
+
+
+class TestSerial(PoolContract):
+    @pytest.fixture
+    def pool(self):
+        return SerialPool()
+
+
+class TestProcess(PoolContract):
+    @pytest.fixture
+    def pool(self):
+        return ProcessPool(2)
+
+    def test_a_killed_worker_costs_its_trial_and_nothing_else(self, pool, attempt) -> None:
+        trials = []
+        for trial in pool.run(attempt, [Config(step=1), Config(step=99), Config(step=2), Config(step=8)]):
+            trials.append(trial)
+            for worker in pool._busy:
+                if worker.config == Config(step=99):
+                    os.kill(worker._pid, signal.SIGKILL)
+        outcomes = {trial.config["step"]: trial.outcome for trial in trials}
+        assert set(outcomes) == {1, 2, 8, 99}
+        assert isinstance(outcomes[99], Failure)
+        assert "SIGKILL" in outcomes[99].reason
+        assert not any(isinstance(outcomes[step], Failure) for step in (1, 2, 8))
+
+    def test_what_cannot_travel_is_refused_with_a_way_out(self, pool) -> None:
+        with pytest.raises(PluginError, match='pool="serial"'):
+            list(pool.run(lambda config: None, CONFIGS))
+
+    def test_an_attempt_may_be_called_without_a_pool(self, attempt) -> None:
+        assert attempt(Config(step=2)).seconds < 1
+        assert isinstance(attempt(Config(step=4)).outcome, Failure)
+
+    def test_no_worker_outlives_its_pool(self, pool, attempt) -> None:
+        run = pool.run(attempt, CONFIGS)
+        next(run)
+        pids = [worker._pid for worker in pool._busy + pool._idle]
+        assert pids
+        run.close()
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+
+def test_a_worker_that_saw_a_wrong_write_is_not_used_again(tmp_path) -> None:
+    worker = Worker(Isolated(lambda: TUNED.bench(Inputs(), tmp_path), Inputs(), tmp_path))
+    try:
+        for step, spent in ((1, False), (4, True)):
+            worker.give(Config(step=step))
+            while worker.collect(5) is None:
+                pass
+            assert worker.spent is spent
+    finally:
+        worker.close()
+
+
+def test_one_worker_times_at_a_time(tmp_path, monkeypatch) -> None:
+    log = tmp_path / "log"
+
+    def kernel(*, k):
+        with log.open("a") as file:
+            file.write("in\n")
+        time.sleep(0.05)
+        with log.open("a") as file:
+            file.write("out\n")
+
+    session = Session(workers=3, strategy="exhaustive")
+    tune(Space(Knob("k", range(6))), session=session)(kernel)()
+    lines = log.read_text().split()
+    inside = [i for i, line in enumerate(lines) if line == "in"]
+    # The expected result is computed before a worker is ready, outside the lease; after that they take turns.
+    assert session.counts["measurements"] == 6
+    overlaps = sum(lines[i + 1] != "out" for i in inside[:-1])
+    assert overlaps <= 3
