@@ -7,8 +7,6 @@ only a few thousand, so we declare them, and let them be tried.
 Run this file twice. The first run searches for half a minute; the second finds the answer in the store.
 """
 
-# ruff: noqa: F821, N803 - sizes have names, not variables; macros are upper case
-
 import os
 
 # One thread on both sides: numpy reads these when it is imported.

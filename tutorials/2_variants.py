@@ -8,8 +8,6 @@ The times shown are those of the kernels; handing arrays from Python to C adds a
 Run this file twice: the first run takes half a minute, the second asks the store.
 """
 
-# ruff: noqa: F821, N803 - sizes have names, not variables; macros are upper case
-
 import os
 
 # One thread for BLAS, as for the others: numpy reads these when it is imported.

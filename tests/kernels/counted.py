@@ -1,7 +1,4 @@
-"""A kernel that leaves a mark for every config it is really tried with; run as a script, it tunes itself.
-
-counted.py MARKS ACKNOWLEDGED SECONDS
-"""
+"""A kernel that leaves a mark for every config a worker tries; as a script, `counted.py ACKNOWLEDGED`, it tunes."""
 
 import os
 import sys
@@ -14,6 +11,7 @@ import tunewright as tw
 from tunewright.model.event import Tried
 
 MARKS = Path(os.environ.get("COUNTED_MARKS", os.devnull))
+seen: set[int] = set()
 
 
 def append(path: Path, text: str) -> None:
@@ -21,24 +19,13 @@ def append(path: Path, text: str) -> None:
         file.write(text + "\n")
 
 
-def mark(x, step):
-    append(MARKS, f"{step}")
-    return x * 2
-
-
-SPACE = tw.Space(tw.Knob("step", range(40)))
-
-
-@tw.tune(SPACE, reference=lambda x: x * 2, default={"step": 0}, shapes=[{"N": 8}])
+@tw.tune(tw.Space(tw.Knob("step", range(40))), reference=lambda x: x * 2, default={"step": 0})
 def double(x: tw.In("N"), *, step: int):
-    if not seen.get(step):
-        seen[step] = True
-        mark(x, step)
+    if step not in seen and __name__ != "__main__":
+        seen.add(step)
+        append(MARKS, f"{step}")
         time.sleep(0.005)
     return x * 2
-
-
-seen: dict[int, bool] = {}
 
 
 def acknowledge(event) -> None:

@@ -48,14 +48,13 @@ def test_damage_is_named() -> None:
     assert arguments.damage() == "it wrote to its input a"
 
 
-def test_views_keep_the_order_of_strides_and_are_aligned() -> None:
+def test_views_keep_the_order_of_strides() -> None:
     array = np.zeros((3, 5)).T
 
     def f(x: In): ...
 
     (view,) = Arguments(parameters(f), [array]).values
     assert layout_of(view.shape, strides_of(view)) == layout_of(array.shape, strides_of(array))
-    assert view.__array_interface__["data"][0] % 64 == 0
 
 
 def test_only_what_is_read_and_changed_is_restored_between_samples() -> None:

@@ -85,9 +85,10 @@ def test_a_transposed_input_has_another_signature() -> None:
 
 def test_the_fast_reader_tells_apart_what_the_signature_does() -> None:
     read = reader(PARAMETERS)
-    variants = [call(), call(m=5), call(dtype=np.float64), call(m=1), [*call(m=1)[:4], True]]
-    assert len({read(*args) for args in variants}) == len({Signature.of(PARAMETERS, args).args[0:5] + tuple(
-        Signature.of(PARAMETERS, args).dims.items()) for args in variants}) == 5  # fmt: skip
+    variants = [call(), call(m=5), call(dtype=np.float64), call(m=1)]
+    assert len({read(*args) for args in variants}) == 4
+    # Of an argument declared as an int only the value counts, and of one declared as a float nothing.
+    assert read(*call(m=1)) == read(*call(m=1)[:3], 0.25, True)
 
 
 def test_the_reader_takes_undeclared_arguments_of_any_kind() -> None:

@@ -108,8 +108,8 @@ def test_codes_name_every_config() -> None:
 
 def test_variants_have_knobs_and_rules_of_their_own() -> None:
     assert {str(config) for config in VARIED} == {
-        "n=1 variant=library", "n=3 variant=library",
-        "n=1 tile=8 variant=blocked", "n=3 tile=8 variant=blocked", "n=3 tile=16 variant=blocked",
+        "variant=library n=1", "variant=library n=3",
+        "variant=blocked n=1 tile=8", "variant=blocked n=3 tile=8", "variant=blocked n=3 tile=16",
     }  # fmt: skip
     assert [VARIED.index(config) for config in VARIED] == list(range(5))
     assert Config(variant="library", n=1, tile=8) not in VARIED

@@ -125,9 +125,9 @@ def _code(code: CodeType) -> str:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Every global name a function or a function inside it mentions."""
+    """Every global name a function or a function inside it mentions; `__name__` and its like depend on the caller."""
     inner = [_names(const) for const in code.co_consts if isinstance(const, CodeType)]
-    return set(code.co_names).union(*inner)
+    return {name for name in set(code.co_names).union(*inner) if not name.startswith("__")}
 
 
 def python_toolchain() -> dict[str, str]:

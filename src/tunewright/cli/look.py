@@ -12,7 +12,7 @@ from tunewright.backends.replay import Recording
 from tunewright.cli import output
 from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
 from tunewright.errors import NoDecision
-from tunewright.model.decision import Decision
+from tunewright.model.decision import Decision, Problem
 from tunewright.model.key import Key
 from tunewright.model.rule import Knob
 from tunewright.model.space import Space
@@ -20,6 +20,8 @@ from tunewright.model.trial import Failure, Trial
 from tunewright.report import figures, words
 from tunewright.report.progress import verdict
 from tunewright.session import Session
+
+Near = list[tuple[Decision, dict[str, tuple[str, str]]]]
 
 
 @click.command()
@@ -110,14 +112,15 @@ def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bo
             }
         )
         if not as_json:
-            _explained(problem.key, decision, near, str(problem.default))
+            sizes_said = ",".join(f"{name}={size}" for name, size in sizes.items())
+            remedy = f"tunewright tune {target}" + (f" --shape {sizes_said}" if sizes_said else "")
+            _explained(problem, decision, near, remedy)
     if as_json:
         output.as_json(answers[0] if len(answers) == 1 else answers)
 
 
-def _explained(
-    key: Key, decision: Decision | None, near: list[tuple[Decision, dict[str, tuple[str, str]]]], default: str
-) -> None:
+def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: str) -> None:
+    key = problem.key
     output.say(f"{key.kernel}  {key.signature} · {key.device}", "bold")
     if decision is not None:
         output.say(f"exact: {verdict(decision)}")
@@ -130,14 +133,14 @@ def _explained(
             for tie in evidence.ties:
                 output.say(f"  within noise: {tie.config}  {words.seconds(tie.seconds)}")
         return
-    output.say(f"default: {default} (nothing is decided for this key)")
+    output.say(f"default: {problem.default} (nothing is decided for this key)")
     for stored, fields in near:
         output.say(f"nearest stored key {stored.key.digest[:10]} differs in {words.counted(len(fields), 'field')}:")
         for name, (mine, theirs) in fields.items():
             output.say(f"  {name}: {mine} here, {theirs} stored")
     if not near:
         output.say("no other key of this kernel is stored")
-    output.say("tune it with: tunewright tune FILE.py:NAME --shape ...")
+    output.say(f"tune it with: {remedy}")
 
 
 @click.command()

@@ -13,6 +13,12 @@ from tunewright.ports.backend import Timer
 CLOCKS: dict[str, Callable[[], int]] = {"cpu": process_time_ns, "wall": perf_counter_ns}
 
 
+LONG_ENOUGH = 1e-3
+"""Seconds a sample must last for its clock to be trusted."""
+
+MOST_AT_ONCE = 1 << 20
+
+
 def honest(threads: int) -> str:
     """CPU time of the process for one thread (neighbours do not count, hidden threads do); else wall time."""
     return "cpu" if threads == 1 else "wall"
@@ -42,10 +48,16 @@ def repeated(timer: Timer, restore: Callable[[], None] | None, seconds: float = 
     """
     if restore:
         restore()
-    began = perf_counter()
-    timer(1)
     # Wall time bounds the effort, whatever the clock: a kernel that waits costs no CPU time, but it costs ours.
-    count = 1 if restore else max(1, int(1e-3 / max(perf_counter() - began, 1e-7)))
+    began = perf_counter()
+    count, took = 1, 0.0
+    while took < LONG_ENOUGH and count < MOST_AT_ONCE:
+        started = perf_counter()
+        timer(count)
+        took = perf_counter() - started
+        if restore:
+            break
+        count *= 2 if took < LONG_ENOUGH else 1
     samples: list[float] = []
     while len(samples) < 3 or (perf_counter() - began < seconds and len(samples) < 50):
         if restore:

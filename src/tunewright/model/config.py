@@ -46,7 +46,8 @@ class Config(Mapping[str, Value]):
         return f"Config({', '.join(f'{name}={value!r}' for name, value in self.items())})"
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.items())
+        first = [VARIANT] if VARIANT in self._settings else []
+        return " ".join(f"{name}={self[name]}" for name in dict.fromkeys(first + list(self)))
 
     def __reduce__(self) -> tuple[type[Config], tuple[dict[str, Value]]]:
         return Config, (dict(self._settings),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -14,35 +15,47 @@ from tunewright.model.trial import Trial
 RETRIES = 64
 
 
+class Deck:
+    """Indices of one variant, drawn in random order; Fisher and Yates, remembering only what moved."""
+
+    def __init__(self, start: int, size: int) -> None:
+        self._start, self._size, self._drawn = start, size, 0
+        self._moved: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return self._size - self._drawn
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """The next index."""
+        here, there = self._drawn, int(rng.integers(self._drawn, self._size))
+        index = self._moved.get(there, there)
+        self._moved[there] = self._moved.pop(here, here)
+        self._drawn += 1
+        return self._start + index
+
+
 class RandomSearch:
-    """Draws without repeating; a space too large to enumerate is sampled."""
+    """Draws without repeating, variants evenly; a space too large to enumerate is sampled."""
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         self._space, self._rng = space, rng
-        try:
-            self._size: int | None = len(space)
-        except SpaceError:
-            self._size = None
-        self._moved: dict[int, int] = {}
-        self._drawn = 0
         self._seen: set[Config] = set()
+        self._decks: list[Deck] | None = None
+        try:
+            sizes = list(space.sizes().values())
+        except SpaceError:
+            return
+        self._decks = [Deck(start, size) for start, size in zip(accumulate([0, *sizes]), sizes, strict=False)]
 
     def ask(self, count: int) -> Sequence[Config]:
         """Up to `count` fresh configs."""
-        if self._size is None:
+        if self._decks is None:
             return self._sampled(count)
-        count = min(count, self._size - self._drawn)
-        return [self._space[self._next_index(self._size)] for _ in range(count)]
-
-    def _next_index(self, size: int) -> int:
-        """The next of a random permutation; Fisher and Yates, remembering only what moved."""
-        here = self._drawn
-        there = int(self._rng.integers(here, size))
-        index = self._moved.pop(there, there) if there == here else self._moved.get(there, there)
-        if there != here:
-            self._moved[there] = self._moved.pop(here, here)
-        self._drawn += 1
-        return index
+        drawn: list[Config] = []
+        while len(drawn) < count and (left := [deck for deck in self._decks if len(deck)]):
+            deck = left[int(self._rng.integers(len(left)))]
+            drawn.append(self._space[deck.draw(self._rng)])
+        return drawn
 
     def _sampled(self, count: int) -> list[Config]:
         fresh: list[Config] = []

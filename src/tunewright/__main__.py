@@ -1,0 +1,5 @@
+"""`python -m tunewright`: the command line."""
+
+from tunewright.cli.main import main
+
+main()

@@ -1,0 +1,175 @@
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+KERNELS = Path(__file__).parent.parent / "kernels"
+KERNEL = """
+import numpy as np
+import tunewright as tw
+
+space = tw.Space(
+    tw.Knob("step", [1, 2, 4, 8]),
+    tw.Knob("twice", [False, True]),
+    rules=[tw.Rule("8 is not doubled", lambda step, twice: step < 8 or twice == False)],
+)
+
+@tw.tune(space, reference=lambda x: x.sum(), shapes=[{"N": 64}])
+def total(x: tw.In("N"), *, step, twice):
+    for _ in range(1 + twice):
+        result = sum(x[i::step].sum() for i in range(step))
+    return result
+
+@tw.tune(tw.Space(tw.Knob("k", range(500))))
+def slow(*, k):
+    import time
+    time.sleep(0.05)
+
+not_a_kernel = 3
+"""
+
+
+@pytest.fixture
+def here(tmp_path):
+    (tmp_path / "kernels.py").write_text(KERNEL)
+    return tmp_path
+
+
+def tunewright(*args, cwd, status=0):
+    command = [sys.executable, "-m", "tunewright", *args]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_tune_show_explain_trials_and_space_in_turn(here) -> None:
+    tuned = tunewright("tune", "kernels.py:total", "--budget", "7", cwd=here)
+    assert "7 configs" in tuned.stderr
+    assert "decided" in tuned.stderr
+    again = tunewright("tune", "kernels.py:total", cwd=here)
+    assert "already decided" in again.stdout
+    shown = tunewright("show", cwd=here).stdout
+    assert "total" in shown
+    assert "N=64" in shown
+    assert "\x1b" not in shown
+    explained = tunewright("explain", "kernels.py:total", cwd=here).stdout
+    assert "exact:" in explained
+    missed = tunewright("explain", "kernels:total", "--shape", "N=65", cwd=here).stdout
+    assert "signature.dims.N: 65 here, 64 stored" in missed
+    listed = tunewright("trials", "total", "--best", "0", cwd=here).stdout
+    assert listed.count("step=") == 7
+    described = tunewright("space", "kernels.py:total", "--sample", "2", cwd=here).stdout
+    assert "8 combinations, 7 feasible" in described
+    assert "8 is not doubled" in described
+    assert described.count("sample:") == 2
+
+
+def test_json_everywhere(here) -> None:
+    tuned = json.loads(tunewright("tune", "kernels.py:total", "--json", cwd=here).stdout)
+    assert tuned["counts"]["measurements"] == 7
+    assert tuned["known"] is False
+    again = json.loads(tunewright("tune", "kernels.py:total", "--json", cwd=here).stdout)
+    assert again["known"] is True
+    assert again["decision"] == tuned["decision"]
+    assert len(json.loads(tunewright("show", "--json", cwd=here).stdout)) == 1
+    explained = json.loads(tunewright("explain", "kernels.py:total", "--shape", "65", "--json", cwd=here).stdout)
+    assert explained["decision"] is None
+    assert explained["nearest"][0]["differences"] == {"signature.dims.N": ["65", "64"]}
+    trials = json.loads(tunewright("trials", "total", "--json", cwd=here).stdout)
+    assert len(trials["trials"]) == 7
+    space = json.loads(tunewright("space", "kernels.py:total", "--json", cwd=here).stdout)
+    assert (space["combinations"], space["feasible"]) == (8, 7)
+    assert space["rules"][0]["excludes"] == pytest.approx(1 / 8, abs=0.02)
+
+
+def test_a_search_is_drawn_and_recorded(here) -> None:
+    tunewright("tune", "kernels.py:total", cwd=here)
+    for name in ("out.png", "out.html"):
+        tunewright("show", "total", "--plot", name, "--x", "step", "--y", "twice", cwd=here)
+        assert (here / name).stat().st_size > 10_000
+    tunewright("trials", "total", "--save", "total.parquet", cwd=here)
+    from tunewright.backends.replay import Recording
+
+    assert len(Recording.read(here / "total.parquet").trials) == 7
+
+
+def test_failures_are_listed_with_their_reasons(here, monkeypatch) -> None:
+    monkeypatch.setenv("TUNEWRIGHT_RUN_SECONDS", "2")
+    budget = ("--budget", "3", "--strategy", "exhaustive")
+    tunewright("tune", str(KERNELS / "faulty.py"), *budget, cwd=here)
+    listed = tunewright("trials", "twice", "--failed", cwd=here).stdout
+    assert "crashed at verify: killed by SIGSEGV" in listed
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "said"),
+    [
+        (("tune", "nowhere.py:x"), 2, "no file nowhere.py"),
+        (("tune", "kernels.py:nope"), 2, "defines no 'nope'"),
+        (("tune", "kernels.py:not_a_kernel"), 2, "not a kernel"),
+        (("tune", "kernels.py"), 2, "say which"),
+        (("tune", "nomodule:x"), 2, "cannot import nomodule"),
+        (("tune", "kernels.py:total", "--budget", "soon"), 2, "cannot read the budget"),
+        (("tune", "kernels.py:total", "--shape", "1,2"), 2, "has 2 sizes"),
+        (("tune", "kernels.py:total", "--shape", "x"), 2, "cannot read the shape"),
+        (("tune", "kernels.py:total", "--strategy", "nope"), 2, "installed: exhaustive, random"),
+        (("show",), 1, "Tune a kernel: tunewright tune"),
+        (("trials", "nope"), 1, "nothing is decided for 'nope'"),
+        (("show", "--colour"), 2, "No such option"),
+        (("nope",), 2, "No such command"),
+    ],
+)
+def test_every_mistake_is_one_line_that_says_what_to_do(here, args, status, said) -> None:
+    done = tunewright(*args, cwd=here, status=status)
+    assert said in done.stderr
+
+
+def test_ctrl_c_keeps_what_was_found_and_the_next_run_goes_on(here) -> None:
+    command = [sys.executable, "-m", "tunewright", "tune", "kernels.py:slow"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=here)
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "what was found is kept" in err
+    found = json.loads(tunewright("show", "slow", "--json", cwd=here).stdout)
+    kept = found[0]["evidence"]["trials"]
+    assert kept >= 1
+    assert found[0]["evidence"]["complete"] is False
+    more = json.loads(tunewright("tune", "kernels.py:slow", "--budget", str(kept + 2), "--json", cwd=here).stdout)
+    assert more["counts"]["replayed"] == kept
+    assert more["counts"]["measurements"] == 2
+
+
+def test_a_terminal_sees_a_bar_and_a_table(here) -> None:
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "tunewright", "tune", "kernels.py:total"]
+    process = subprocess.Popen(command, stderr=slave, stdout=slave, cwd=here)
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:
+            break
+        seen += part
+    process.wait(30)
+    os.close(master)
+    assert process.returncode == 0
+    assert "trials" in seen.decode()
+    assert "\x1b[" in seen.decode()
+
+
+def test_help_names_every_command(here) -> None:
+    said = tunewright("--help", cwd=here).stdout
+    for name in ("tune", "show", "explain", "trials", "space"):
+        assert name in said
+        assert "--json" in tunewright(name, "--help", cwd=here).stdout
+    assert tunewright("--version", cwd=here).stdout.startswith("tunewright")

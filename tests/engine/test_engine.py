@@ -1,0 +1,164 @@
+import pytest
+
+from tunewright import Config, Knob, Session, Space, tune
+from tunewright.engine.budget import Budget
+from tunewright.engine.decide import decide
+from tunewright.errors import NothingWorked, SettingsError, StoreError
+from tunewright.model.decision import Problem
+from tunewright.model.event import Decided, Started, Tried
+from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
+from tunewright.stores.memory import MemoryStore
+from tunewright.testing.keys import KEY
+
+SPACE = Space(Knob("tile", [1, 2, 4, 8]))
+PROBLEM = Problem(KEY, SPACE, Config(tile=1))
+
+
+def timed(tile, *milliseconds):
+    return Trial(Config(tile=tile), Timing(tuple(ms / 1e3 for ms in milliseconds)))
+
+
+FAILED = Trial(Config(tile=8), Failure(Stage.BUILD, Kind.REFUSED, "no"))
+
+
+def test_a_budget_ends_by_trials_or_by_time() -> None:
+    now = [0.0]
+    budget = Budget(3, 10.0, clock=lambda: now[0])
+    assert budget.grant(8) == 3
+    budget.spend(2)
+    assert budget.grant() == 1
+    now[0] = 10.0
+    assert budget.grant() == 0
+    assert Budget().grant(5) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "trials", "seconds"),
+    [("200", 200, None), ("60s", None, 60), ("5m", None, 300), ("1.5h", None, 5400), ("50, 30s", 50, 30)],
+)
+def test_a_budget_is_read_as_people_write_it(text, trials, seconds) -> None:
+    budget = Budget.parse(text)
+    assert (budget.trials, budget.seconds) == (trials, seconds)
+
+
+def test_a_budget_nobody_can_read_says_how_to_write_it() -> None:
+    with pytest.raises(SettingsError, match="60s, 5m, 1h"):
+        Budget.parse("soon")
+
+
+def test_the_fastest_wins_with_its_evidence() -> None:
+    decision = decide(PROBLEM, [timed(1, 4, 4.1, 4), timed(2, 2, 2.1, 2), timed(4, 1, 1.01, 1), FAILED])
+    assert decision.config == Config(tile=4)
+    evidence = decision.evidence
+    assert evidence.seconds == pytest.approx(1e-3)
+    assert evidence.gain == pytest.approx(4, rel=0.02)
+    assert (evidence.trials, evidence.failures, evidence.ties, evidence.notes) == (4, 1, (), ())
+
+
+def test_what_the_samples_cannot_tell_apart_is_a_tie_and_the_default_keeps_it() -> None:
+    noisy = [timed(1, 1.0, 1.3, 1.1, 0.9), timed(2, 0.9, 1.2, 1.0, 1.05)]
+    decision = decide(PROBLEM, noisy)
+    assert decision.config == Config(tile=1)
+    assert decision.evidence.notes == ("no gain over the default",)
+    assert [tie.config for tie in decision.evidence.ties] == [Config(tile=2)]
+
+
+def test_on_a_tie_the_incumbent_comes_before_the_default() -> None:
+    noisy = [timed(1, 1.0, 1.3, 1.1), timed(2, 0.9, 1.2, 1.0), timed(4, 0.9, 1.25, 1.0)]
+    assert decide(PROBLEM, noisy, incumbent=Config(tile=4)).config == Config(tile=4)
+
+
+def test_equal_times_are_settled_by_canonical_order() -> None:
+    for trials in ([timed(4, 1), timed(2, 1)], [timed(2, 1), timed(4, 1)]):
+        assert decide(PROBLEM, trials).config == Config(tile=2)
+
+
+def test_a_default_that_does_not_work_is_noted() -> None:
+    broken = Trial(Config(tile=1), FAILED.outcome)
+    assert "the default config does not work here" in decide(PROBLEM, [broken, timed(2, 1)]).evidence.notes
+
+
+def test_nothing_that_worked_says_what_happened() -> None:
+    with pytest.raises(NothingWorked, match="all 1 configs tried failed"):
+        decide(PROBLEM, [FAILED])
+    with pytest.raises(NothingWorked, match="nothing was tried"):
+        decide(PROBLEM, [])
+
+
+def pretend(tile, tried=None):
+    if tried is not None:
+        tried.append(tile)
+    return sum(range(2000 * (9 - tile)))
+
+
+def session(**options):
+    return Session(store=options.pop("store", MemoryStore()), pool="serial", strategy="exhaustive", **options)
+
+
+def tuned_with(own, tried):
+    return tune(SPACE, session=own, default={"tile": 2})(lambda *, tile: pretend(tile, tried))
+
+
+def test_the_default_is_tried_first_and_nothing_twice() -> None:
+    events = []
+    own = session(listeners=[events.append])
+    decision = tuned_with(own, []).decide()
+    configs = [event.trial.config["tile"] for event in events if isinstance(event, Tried)]
+    assert configs == [2, 1, 4, 8]
+    assert isinstance(events[0], Started)
+    assert events[0].trials == 4
+    assert isinstance(events[-1], Decided)
+    assert decision.evidence.strategy == "exhaustive"
+    assert decision.evidence.versions["tunewright"]
+
+
+def test_the_budget_is_kept() -> None:
+    own = session(trials=2)
+    assert tuned_with(own, []).decide().evidence.trials == 2
+
+
+class Stop:
+    """A listener that interrupts after some trials, as Ctrl-C does."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def __call__(self, event):
+        if isinstance(event, Tried):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_keeps_what_was_found_and_goes_on_later() -> None:
+    store = MemoryStore()
+    first = tuned_with(session(store=store, listeners=[Stop(2)]), [])
+    with pytest.raises(KeyboardInterrupt):
+        first.decide()
+    kept = store.get(first.problem([]).key)
+    assert kept is not None
+    assert kept.evidence.complete is False
+    assert "the search was interrupted" in kept.evidence.notes
+    later = session(store=store)
+    decision = tuned_with(later, []).tune()
+    assert later.counts["measurements"] == 2
+    assert later.counts["replayed"] == 2
+    assert decision.evidence.complete
+    assert decision.evidence.trials == 4
+
+
+def test_fresh_repeats_what_earlier_runs_tried() -> None:
+    store = MemoryStore()
+    tuned_with(session(store=store), []).decide()
+    again = session(store=store)
+    tuned_with(again, []).tune(fresh=True)
+    assert again.counts["measurements"] == 4
+
+
+def test_a_store_that_takes_no_trials_does_not_stop_the_search(caplog) -> None:
+    class Full(MemoryStore):
+        def record(self, key, trials):
+            raise StoreError("disk full")
+
+    tuned_with(session(store=Full()), []).decide()
+    assert "a later run may repeat it" in caplog.text

@@ -1,0 +1,238 @@
+import logging
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import tunewright as tw
+from tunewright.errors import PluginError, SettingsError, SignatureError, SpaceError
+from tunewright.model.decision import Tier
+from tunewright.stores.memory import MemoryStore
+
+SPACE = tw.Space(tw.Knob("step", [1, 2, 4]))
+
+
+def summed(x: tw.In("N"), *, step: int):
+    return sum(float(x[i::step].sum()) for i in range(step))
+
+
+def session(**options):
+    return tw.Session(store=options.pop("store", None) or MemoryStore(), pool="serial", **options)
+
+
+def make(function=summed, **declared):
+    return tw.tune(SPACE, **{"session": session(), **declared})(function)
+
+
+def test_it_is_called_like_the_function_it_was_made_from() -> None:
+    tuned = make()
+    assert tuned(np.ones(8)) == 8
+    assert tuned(x=np.ones(8)) == 8
+    assert tuned.__name__ == "summed"
+    with pytest.raises(SignatureError, match="takes x"):
+        tuned(np.ones(8), y=1)
+
+
+def test_a_second_call_measures_nothing_and_a_second_kernel_reads_the_store() -> None:
+    store = MemoryStore()
+    first = make(session=session(store=store))
+    first(np.ones(8))
+    first(np.ones(8))
+    assert first.session.counts == {"misses": 1, "searches": 1, "measurements": 3}
+    second = make(session=session(store=store, mode="strict"))
+    second(np.ones(8))
+    assert second.session.counts == {"hits": 1}
+
+
+def test_a_second_process_under_another_path_measures_nothing(tmp_path) -> None:
+    text = (
+        "import numpy as np, tunewright as tw\n"
+        "@tw.tune(tw.Space(tw.Knob('step', [1, 2])))\n"
+        "def total(x: tw.In('N'), *, step): return x[::1].sum()\n"
+        "total(np.ones(9))\nprint(tw.current_session().counts['measurements'])\n"
+    )
+    said = []
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        script = tmp_path / place / f"{place}.py"
+        # Lines above, a comment and another file name: none of it changes what is decided.
+        script.write_text("# moved\n\n" * (place == "there") + text)
+        out = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path / place
+        )
+        said.append(out.stdout.strip())
+    assert said == ["2", "0"]
+
+
+def test_frozen_serves_the_default_says_so_and_measures_nothing(caplog) -> None:
+    tuned = make(session=session(mode="frozen"), default={"step": 2})
+    with caplog.at_level(logging.WARNING):
+        assert tuned(np.ones(8)) == 8
+        assert tuned(np.ones(8)) == 8
+    assert tuned.session.counts == {"misses": 1, "defaults": 1}
+    assert caplog.text.count("the default is used") == 1
+    assert tuned.decide(np.ones(8)).tier is Tier.DEFAULT
+    assert tuned.decide(np.ones(8)).config == tw.Config(step=2)
+
+
+def test_strict_raises_and_names_the_field_that_differs() -> None:
+    store = MemoryStore()
+    make(session=session(store=store))(np.ones(8))
+    strict = make(session=session(store=store, mode="strict"))
+    with pytest.raises(tw.NoDecision, match=r"signature.dims.N is 9, stored 8"):
+        strict(np.ones(9))
+    with pytest.raises(tw.NoDecision, match="nothing is decided"):
+        make(session=session(mode="strict"))(np.ones(9))
+
+
+def test_off_looks_nothing_up() -> None:
+    store = MemoryStore()
+    make(session=session(store=store))(np.ones(8))
+    off = make(session=session(store=store, mode="off"), default={"step": 4})
+    assert off.decide(np.ones(8)).config == tw.Config(step=4)
+    assert off.session.counts == {}
+
+
+def test_a_decision_outside_the_space_is_passed_over_and_a_wider_space_keeps_it() -> None:
+    store = MemoryStore()
+    decided = make(session=session(store=store)).decide(np.ones(8)).config["step"]
+    wider = tw.tune(tw.Space(tw.Knob("step", [1, 2, 4, 8])), session=session(store=store, mode="strict"))(summed)
+    assert wider.decide(np.ones(8)).config["step"] == decided
+    others = [step for step in (1, 2, 4) if step != decided]
+    narrower = tw.tune(tw.Space(tw.Knob("step", others)), session=session(store=store, mode="strict"))(summed)
+    with pytest.raises(tw.NoDecision):
+        narrower.decide(np.ones(8))
+
+
+def test_buckets_bound_the_number_of_tunings() -> None:
+    tuned = make(buckets={"N": [64, 256, 1024]}, session=session(trials=1))
+    rng = np.random.default_rng(0)
+    for size in rng.integers(1, 1500, size=300):
+        assert tuned(np.ones(size)) == size
+    assert tuned.session.counts["searches"] == 3
+
+
+def test_a_bucket_is_tuned_at_its_own_size() -> None:
+    sizes = []
+
+    def kernel(x: tw.In("N"), *, step):
+        sizes.append(len(x))
+
+    tw.tune(SPACE, session=session(), buckets={"N": [64]})(kernel)(np.ones(10))
+    assert set(sizes[:-1]) == {64}
+    assert sizes[-1] == 10
+
+
+def test_the_callers_arrays_are_touched_once_by_the_final_launch() -> None:
+    def double(x: tw.InOut("N"), *, step):
+        x *= 2
+
+    x = np.ones(8)
+    tw.tune(SPACE, session=session())(double)(x)
+    assert (x == 2).all()
+    y = np.ones(8)
+    tw.tune(SPACE, session=tw.Session())(double)(y)
+    assert (y == 2).all()
+
+    def add(x, total, *, step):
+        total += x.sum()
+
+    total = np.zeros(1)
+    tw.tune(SPACE, session=session())(add)(np.ones(4), total)
+    assert total[0] == 4
+
+
+def test_a_fast_but_wrong_config_is_refused() -> None:
+    def kernel(x: tw.In("N"), y: tw.Out("N"), *, step):
+        if step == 4:
+            y[:] = 0
+        else:
+            for _ in range(200):
+                y[:] = 2 * x
+
+    tuned = tw.tune(SPACE, session=session(), reference=lambda x: 2 * x)(kernel)
+    y = np.zeros(64)
+    tuned(np.ones(64), y)
+    assert (y == 2).all()
+    assert tuned.decide(np.ones(64), y).config["step"] != 4
+
+
+def test_without_a_reference_the_default_is_the_judge() -> None:
+    def kernel(x: tw.In("N"), y: tw.Out("N"), *, step):
+        y[:] = step
+
+    tuned = tw.tune(SPACE, session=session(), default={"step": 2})(kernel)
+    y = np.zeros(4)
+    tuned(np.ones(4), y)
+    assert (y == 2).all()
+
+
+def test_an_output_nobody_writes_is_not_right_by_agreement() -> None:
+    def kernel(x: tw.In("N"), y: tw.Out("N"), *, step): ...
+
+    with pytest.raises(tw.TunewrightError, match="elements of y unwritten"):
+        tw.tune(SPACE, session=session())(kernel)(np.ones(4), np.ones(4))
+
+
+def test_inputs_of_ones_own() -> None:
+    seen = []
+
+    def kernel(xs, *, step):
+        seen.append(list(xs))
+        return sum(xs)
+
+    def inputs(n=3):
+        return ([7] * n,)
+
+    tuned = tw.tune(SPACE, session=session(), inputs=inputs)(kernel)
+    assert tuned([1, 2]) == 3
+    assert seen[0] == [7, 7, 7]
+    assert seen[-1] == [1, 2]
+
+
+def test_threads_tune_once() -> None:
+    tuned = make()
+    threads = [threading.Thread(target=tuned, args=(np.ones(8),)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert tuned.session.counts["searches"] == 1
+
+
+def test_launchers_are_not_kept_without_bound(monkeypatch) -> None:
+    monkeypatch.setattr("tunewright.fronts.tuned.MOST_LAUNCHERS", 5)
+    tuned = make(session=session(mode="off"))
+    for size in range(1, 20):
+        tuned(np.ones(size))
+    assert len(tuned._ready) == 5
+
+
+def test_a_decision_by_hand() -> None:
+    tuned = make()
+    decision = tuned.tune(np.ones(8))
+    assert decision.config in SPACE
+    assert tuned.decide(np.ones(8)) == decision
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "said"),
+    [
+        (lambda: make(default={"stp": 1}), SpaceError, "did you mean 'step'"),
+        (lambda: make(default={"step": 3}), SpaceError, "not offered"),
+        (lambda: make(defualt={"step": 1}), SpaceError, "tune takes backend, default"),
+        (lambda: tw.tune([1, 2]), SpaceError, "takes a space first"),
+        (lambda: make(buckets={"M": [1]}), SignatureError, "no argument has such a dimension"),
+        (lambda: make()(np.ones((2, 2))), SignatureError, "declared as"),
+        (lambda: make(lambda *args, step: 1), SignatureError, "name each argument"),
+        (lambda: make(session=session(strategy="nope"))(np.ones(2)), PluginError, "installed: exhaustive, random"),
+        (lambda: session(mode="fast"), SettingsError, "modes: tune, frozen, strict, off"),
+        (lambda: session(trails=5), SettingsError, "no setting 'trails'"),
+        (lambda: session(trials="many"), SettingsError, "must be a number"),
+    ],
+)
+def test_every_mistake_says_what_to_do(act, error, said) -> None:
+    with pytest.raises(error, match=said):
+        act()
