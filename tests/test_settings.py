@@ -41,7 +41,7 @@ def test_the_cache_is_in_the_users_home_never_the_temporary_folder(monkeypatch) 
 
 
 def test_there_are_few_settings() -> None:
-    assert len(Settings.__dataclass_fields__) <= 15
+    assert len(Settings.__struct_fields__) <= 15
 
 
 def test_a_store_that_cannot_be_opened_leaves_a_session_that_works(tmp_path, caplog) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -22,12 +21,12 @@ from tunewright.model.key import Key
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
-from tunewright.report.progress import Progress
+from tunewright.remarks import Remarks
 from tunewright.settings import Mode, Settings
 from tunewright.stores.layers import Layers
 from tunewright.stores.memory import MemoryStore
 
-log = logging.getLogger(__name__)
+log = Remarks(__name__)
 
 
 class Session:
@@ -182,15 +181,14 @@ _default: Session | None = None
 
 def current_session() -> Session:
     """This process's session, made from the settings on first use."""
-    global _default  # noqa: PLW0603 - the one default of a process
-    if _default is None:
-        _default = Session(listeners=[Progress()])
-    return _default
+    return _default or configure()
 
 
 def configure(**given: Any) -> Session:
     """Replace this process's session by one with the settings given: `configure(mode="frozen")`."""
     global _default  # noqa: PLW0603 - the one default of a process
+    from tunewright.report.progress import Progress  # noqa: PLC0415 - sessions of one's own may do without
+
     _default = Session(listeners=[Progress()], **given)
     return _default
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tunewright.errors import SettingsError
 
@@ -27,8 +28,7 @@ def _cache_home() -> str:
     return os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Python argument over environment (`TUNEWRIGHT_MODE`) over `tunewright.toml` over these defaults."""
 
     mode: str = Mode.TUNE
@@ -58,11 +58,11 @@ class Settings:
     def read(cls, environ: Mapping[str, str] = os.environ, directory: Path | None = None, **given: Any) -> Settings:
         """The settings in force here; `given` are Python arguments, where None means not given."""
         merged: dict[str, Any] = _from_file(environ, directory or Path.cwd())
-        for name in (field.name for field in fields(cls)):
+        kinds = dict(zip(cls.__struct_fields__, map(type, cls.__struct_defaults__), strict=True))
+        for name in kinds:
             if (text := environ.get(f"TUNEWRIGHT_{name.upper()}")) is not None:
                 merged[name] = text
         merged |= {name: value for name, value in given.items() if value is not None}
-        kinds = {field.name: type(field.default) for field in fields(cls)}
         if unknown := sorted(set(merged) - set(kinds)):
             raise SettingsError(f"no setting {', '.join(map(repr, unknown))}; settings: {', '.join(kinds)}")
         return cls(**{name: _converted(name, value, kinds[name]) for name, value in merged.items()})

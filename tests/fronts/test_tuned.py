@@ -31,8 +31,11 @@ def test_it_is_called_like_the_function_it_was_made_from() -> None:
     assert tuned(np.ones(8)) == 8
     assert tuned(x=np.ones(8)) == 8
     assert tuned.__name__ == "summed"
-    with pytest.raises(SignatureError, match="takes x"):
+    assert isinstance(tuned, tw.Tuned)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'y'"):
         tuned(np.ones(8), y=1)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        tuned()
 
 
 def test_a_second_call_measures_nothing_and_a_second_kernel_reads_the_store() -> None:
@@ -222,7 +225,7 @@ def test_a_decision_by_hand() -> None:
     [
         (lambda: make(default={"stp": 1}), SpaceError, "did you mean 'step'"),
         (lambda: make(default={"step": 3}), SpaceError, "not offered"),
-        (lambda: make(defualt={"step": 1}), SpaceError, "tune takes backend, default"),
+        (lambda: make(defualt={"step": 1}), SpaceError, "tune takes backend, buckets"),
         (lambda: tw.tune([1, 2]), SpaceError, "takes a space first"),
         (lambda: make(buckets={"M": [1]}), SignatureError, "no argument has such a dimension"),
         (lambda: make()(np.ones((2, 2))), SignatureError, "declared as"),

@@ -8,13 +8,19 @@ from hypothesis import strategies as st
 from tunewright import In, InOut, Out
 from tunewright.errors import SignatureError
 from tunewright.model.inputs import Array, Inputs, Scalar
-from tunewright.model.signature import Buckets, Parameter, Signature, layout_of, reader, strides_of
+from tunewright.model.signature import Buckets, Parameter, Reading, Signature, cached_call, layout_of, strides_of
 
 
 def gemm(a: In("M", "K"), b: In("K", "N"), c: Out("M", "N"), alpha: float, M: int, *, tile=1): ...  # noqa: N803
 
 
 PARAMETERS = Parameter.of(gemm, ["tile"])
+
+
+def reader(parameters):
+    """What a cached call looks up, by a call that launches nothing."""
+    made = cached_call(parameters, Reading.of(parameters), {}, lambda mark, args: lambda *_: mark)
+    return lambda *args: made(None, *args)
 
 
 def call(m=4, k=8, n=2, dtype=np.float32):

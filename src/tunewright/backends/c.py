@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
 from tunewright.model.config import Config
 from tunewright.model.key import Key
-from tunewright.model.signature import Parameter, Signature, reader
+from tunewright.model.signature import Parameter, Reading, Signature
 from tunewright.ports.backend import Kernel, Launch
 
 _COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++")}
@@ -92,9 +92,9 @@ class C:
             waiting += [path.parent / include for include in _LOCAL_INCLUDE.findall(found[name])]
         return found
 
-    def signature(self, kernel: Kernel) -> Callable[..., Hashable]:
-        """A function from arguments to what distinguishes them."""
-        return reader(kernel.parameters)
+    def signature(self, kernel: Kernel) -> Reading:
+        """How to tell calls apart."""
+        return Reading.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
         """The source without comments and line numbers, this CPU, the compiler and its flags."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from tunewright.backends.host import cpu, python_toolchain, source_of
 from tunewright.measure.clock import HostTimer
 from tunewright.model.config import Config
 from tunewright.model.key import Key
-from tunewright.model.signature import Signature, reader
+from tunewright.model.signature import Reading, Signature
 from tunewright.ports.backend import Kernel, Launch
 
 
@@ -20,9 +20,9 @@ class Python:
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         self._function = function
 
-    def signature(self, kernel: Kernel) -> Callable[..., Hashable]:
-        """A function from arguments to what distinguishes them."""
-        return reader(kernel.parameters)
+    def signature(self, kernel: Kernel) -> Reading:
+        """How to tell calls apart."""
+        return Reading.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
         """The function's syntax, this CPU, this Python and numpy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -15,7 +15,7 @@ from tunewright.model.config import Config
 from tunewright.model.device import Device
 from tunewright.model.key import Key
 from tunewright.model.rule import Knob, Rule
-from tunewright.model.signature import Signature, reader
+from tunewright.model.signature import Reading, Signature
 from tunewright.model.space import Space
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.ports.backend import Kernel, Launch
@@ -88,9 +88,9 @@ class Replay:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
 
-    def signature(self, kernel: Kernel) -> Callable[..., Hashable]:
-        """A function from arguments to what distinguishes them."""
-        return reader(kernel.parameters)
+    def signature(self, kernel: Kernel) -> Reading:
+        """How to tell calls apart."""
+        return Reading.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
         """The recorded kernel on the recorded device."""

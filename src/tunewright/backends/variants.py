@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from tunewright.backends.python import Python
 from tunewright.errors import BackendError
 from tunewright.model.config import VARIANT, Config
 from tunewright.model.key import Key
-from tunewright.model.signature import Signature, reader
+from tunewright.model.signature import Reading, Signature
 from tunewright.ports.backend import Backend, Kernel, Launch, Timer
 
 
@@ -52,9 +52,9 @@ class Variants:
             raise BackendError(f"no implementation of variant {name!r}; there are: {', '.join(self._backends)}")
         return self._backends[name]
 
-    def signature(self, kernel: Kernel) -> Callable[..., Hashable]:
-        """A function from arguments to what distinguishes them."""
-        return reader(kernel.parameters)
+    def signature(self, kernel: Kernel) -> Reading:
+        """How to tell calls apart."""
+        return Reading.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
         """All sources and toolchains together: a choice among implementations rests on each of them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from time import monotonic
 
 from tunewright.errors import SettingsError
@@ -12,22 +11,18 @@ from tunewright.errors import SettingsError
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-@dataclass
 class Budget:
     """Trials and seconds; whichever ends first ends the search."""
 
-    trials: int | None = None
-    seconds: float | None = None
-    clock: Callable[[], float] = monotonic
-    spent: int = 0
-    _started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._started = self.clock()
+    def __init__(
+        self, trials: int | None = None, seconds: float | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.trials, self.seconds, self.spent = trials, seconds, 0
+        self._clock, self._started = clock, clock()
 
     def grant(self, wish: int = 1) -> int:
         """How many of `wish` more trials may start now."""
-        if self.seconds is not None and self.clock() - self._started >= self.seconds:
+        if self.seconds is not None and self._clock() - self._started >= self.seconds:
             return 0
         return wish if self.trials is None else max(0, min(wish, self.trials - self.spent))
 

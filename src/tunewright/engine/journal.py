@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-
 from tunewright.errors import StoreError
 from tunewright.model.config import Config
 from tunewright.model.decision import Problem
 from tunewright.model.event import Listener, Tried
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
+from tunewright.remarks import Remarks
 
-log = logging.getLogger(__name__)
+log = Remarks(__name__)
 
 
 class Journal:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial, update_wrapper
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
+import msgspec
+
 from tunewright.backends.python import Python
-from tunewright.backends.variants import Variants
 from tunewright.engine.budget import Budget
 from tunewright.errors import SignatureError, SpaceError
 from tunewright.measure.attempt import Bench, Check, Maker
 from tunewright.model.config import Config
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.inputs import Inputs
-from tunewright.model.signature import Buckets, Parameter, Signature
+from tunewright.model.signature import Buckets, Parameter, Signature, cached_call
 from tunewright.model.space import Space
 from tunewright.pools.loading import MAIN, stop_if_loading
 from tunewright.ports.backend import Backend, Kernel, Launch
@@ -29,8 +29,7 @@ from tunewright.session import Session, current_session
 MOST_LAUNCHERS = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class Declaration:
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """What a user says of a kernel besides its space; every part is optional.
 
     - `backend`: how it is built; by default the decorated function itself is the kernel. A mapping gives each
@@ -54,7 +53,7 @@ class Declaration:
     tolerance: float | None = None
     inputs: Maker | None = None
     shapes: Sequence[Mapping[str, int]] = ()
-    buckets: Mapping[str, Sequence[int] | str] = field(default_factory=dict)
+    buckets: Mapping[str, Sequence[int] | str] = {}
     threads: int = 1
     dtype: str = "float32"
     name: str | None = None
@@ -65,10 +64,11 @@ class Declaration:
 class Tuned:
     """A kernel that knows its best config: call it like the function it was made from."""
 
+    __call__: Callable[..., Any]
+
     def __init__(self, function: Callable[..., Any], space: Space, declared: Declaration) -> None:
         self.function, self.space, self.declared = function, space, declared
-        given = declared.backend
-        self.backend: Backend = Variants(given) if isinstance(given, Mapping) else given or Python()
+        self.backend = _backend(declared.backend)
         if hasattr(self.backend, "relative_to") and function.__code__.co_filename:
             self.backend.relative_to(Path(function.__code__.co_filename).parent)
         self.parameters = Parameter.of(function, space.names)
@@ -77,7 +77,10 @@ class Tuned:
         self._ready: dict[Hashable, Launch] = {}
         self._lock = RLock()
         self._check_names()
-        self._signature = self.backend.signature(Kernel(self.name, function, self.parameters, Path()))
+        reading = self.backend.signature(Kernel(self.name, function, self.parameters, Path()))
+        call = cached_call(self.parameters, reading, self._ready, self._prepare)
+        # Python looks for `__call__` in the class: each kernel has one of its own, with the call written out for it.
+        self.__class__ = type("Tuned", (Tuned,), {"__call__": call, "__doc__": function.__doc__ or Tuned.__doc__})
         update_wrapper(self, function)
 
     def _check_names(self) -> None:
@@ -88,19 +91,10 @@ class Tuned:
                 f'declare it, as in `a: In("{unknown[0]}")`'
             )
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            args = self._positional(args, kwargs)
-        launch = self._ready.get(self._signature(*args))
-        if launch is None:
-            launch = self._prepare(args)
-        return launch(*args)
-
-    def _prepare(self, args: tuple[Any, ...]) -> Launch:
-        """The launcher for arguments like these: decided once, kept by signature."""
+    def _prepare(self, mark: Hashable, args: tuple[Any, ...]) -> Launch:
+        """The launcher for arguments like these: decided once, kept by what distinguishes them."""
         stop_if_loading()
         with self._lock:
-            mark = self._signature(*args)
             if (launch := self._ready.get(mark)) is None:
                 decision = self.decide(*args)
                 exact = Signature.of(self.parameters, args)
@@ -109,13 +103,6 @@ class Tuned:
                     self._ready.pop(next(iter(self._ready)))
                 self._ready[mark] = launch
         return launch
-
-    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        names = [parameter.name for parameter in self.parameters]
-        wanted = names[len(args) :]
-        if set(wanted) != set(kwargs):
-            raise SignatureError(f"{self.name} takes {', '.join(names)}; {len(args)} came by place, and {list(kwargs)}")
-        return (*args, *(kwargs[name] for name in wanted))
 
     @property
     def name(self) -> str:
@@ -135,7 +122,7 @@ class Tuned:
     def using(self, session: Session) -> None:
         """Give the kernel a session of its own, and forget the launchers made under another."""
         with self._lock:
-            self.declared = replace(self.declared, session=session)
+            self.declared = msgspec.structs.replace(self.declared, session=session)
             self._ready.clear()
 
     @property
@@ -227,6 +214,14 @@ class Tuned:
         return f"{Path(file).resolve()}:{self.function.__qualname__}" if file else None
 
 
+def _backend(given: Backend | Mapping[str, Any] | None) -> Backend:
+    if isinstance(given, Mapping):
+        from tunewright.backends.variants import Variants  # noqa: PLC0415 - only for who has variants
+
+        return Variants(given)
+    return given or Python()
+
+
 def tune(space: Space, **declared: Any) -> Callable[[Callable[..., Any]], Tuned]:
     """Make a function a tuned kernel: `@tune(space, backend=..., reference=...)`; see Declaration for all parts."""
     if not isinstance(space, Space):
@@ -234,6 +229,5 @@ def tune(space: Space, **declared: Any) -> Callable[[Callable[..., Any]], Tuned]
     try:
         said = Declaration(**declared)
     except TypeError as error:
-        known = ", ".join(Declaration.__dataclass_fields__)
-        raise SpaceError(f"{str(error).partition('__init__() ')[2]}; tune takes {known}") from error
+        raise SpaceError(f"{error}; tune takes {', '.join(sorted(Declaration.__struct_fields__))}") from error
     return lambda function: Tuned(function, space, said)

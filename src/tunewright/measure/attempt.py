@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,7 @@ class Limits(msgspec.Struct, frozen=True):
     memory: int = 4 << 30
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """How results are judged: against `reference`, or against what the default config computes."""
 
     reference: Callable[..., Any] | None = None
@@ -45,15 +43,14 @@ class Check:
 def _unwatched(stage: Stage) -> None: ...
 
 
-@dataclass
-class Bench:
+class Bench(msgspec.Struct, dict=True):
     """Everything a process needs to try configs of one problem: kernel, backend, arguments and a judge."""
 
     backend: Backend
     kernel: Kernel
     inputs: Inputs
     default: Config
-    check: Check = field(default_factory=Check)
+    check: Check = Check()
     maker: Maker | None = None
     threads: int = 1
     device: Path | None = None

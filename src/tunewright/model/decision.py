@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -23,8 +22,7 @@ class Tier(StrEnum):
     DEFAULT = "default"
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """A key, the space its config comes from, and the config that is used where nothing is decided."""
 
     key: Key

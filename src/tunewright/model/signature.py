@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -15,8 +14,7 @@ from tunewright.errors import SignatureError
 Dim = str | int
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(msgspec.Struct, frozen=True):
     """What a kernel does with an array, and the names of its dimensions: `a: In("M", "K")`."""
 
     dims: tuple[Dim, ...] = ()
@@ -25,7 +23,7 @@ class Role:
 
     def __call__(self, *dims: Dim) -> Role:
         """The same role for an array whose dimensions have names, or fixed sizes."""
-        return replace(self, dims=dims)
+        return msgspec.structs.replace(self, dims=dims)
 
 
 In = Role(writes=False)
@@ -38,8 +36,7 @@ InOut = Role()
 """An array the kernel reads and writes; what is assumed of an array without a role."""
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """One argument of a kernel: its name, and its role if it is declared to be an array."""
 
     name: str
@@ -178,25 +175,57 @@ class Buckets:
         return edges[min(bisect_left(edges, size), len(edges) - 1)]
 
 
-def reader(parameters: Sequence[Parameter]) -> Callable[..., Hashable]:
-    """A function from a call's arguments to something hashable, written out for these parameters.
+class Reading(msgspec.Struct, frozen=True):
+    """How to tell calls apart: an expression over the parameters' names, and what else it mentions.
 
-    Arguments that are equal here may share a launcher. It runs at every cached launch, so it is generated, as
-    `namedtuple` does: no loop, no branch for what the declaration already says.
+    It is compiled into the kernel's `__call__`, where it is the larger part of a cached launch: no loop, and no
+    branch for what the declaration already says. Calls it makes equal may share a launcher.
     """
-    names = [f"p{i}" for i in range(len(parameters))]
-    parts = []
-    for name, parameter in zip(names, parameters, strict=True):
-        if parameter.role is not None:
-            parts += [f"{name}.shape", f"{name}.strides", f"{name}.dtype"]
-        elif parameter.kind is float:
-            parts.append(f"{name}.__class__")
-        elif parameter.kind is not None:
-            parts.append(name)
-        else:
-            parts.append(f"look({name})")
-    source = f"lambda {', '.join(names)}: ({', '.join(parts)},)" if names else "lambda: ()"
-    made: Callable[..., Hashable] = eval(source, {"look": _look})  # noqa: S307 - only names made above
+
+    text: str
+    scope: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, parameters: Sequence[Parameter]) -> Reading:
+        """An array by shape, strides and dtype, an int by value, a float by its type, the rest by a closer look."""
+        parts: list[str] = []
+        for parameter in parameters:
+            name = parameter.name
+            if parameter.role is not None:
+                parts += [f"{name}.shape", f"{name}.strides", f"{name}.dtype"]
+            elif parameter.kind is float:
+                parts.append(f"{name}.__class__")
+            elif parameter.kind is not None:
+                parts.append(name)
+            else:
+                parts.append(f"_tunewright_look({name})")
+        return cls(f"({', '.join(parts)},)" if parts else "()", {"_tunewright_look": _look})
+
+
+def cached_call(
+    parameters: Sequence[Parameter],
+    reading: Reading,
+    ready: Mapping[Hashable, Callable[..., Any]],
+    prepare: Callable[[Hashable, tuple[Any, ...]], Callable[..., Any]],
+) -> Callable[..., Any]:
+    """A `__call__` written out for these parameters, as `namedtuple` writes its own.
+
+    It looks up what `reading` says in `ready`, else asks `prepare`, and launches with the arguments as they came.
+    """
+    names = ", ".join(parameter.name for parameter in parameters)
+    comma = f"{names}," if names else ""
+    source = f"""
+def __call__(_tunewright_self, {names}):
+    _tunewright_mark = {reading.text}
+    _tunewright_launch = _tunewright_get(_tunewright_mark)
+    if _tunewright_launch is None:
+        _tunewright_launch = _tunewright_prepare(_tunewright_mark, ({comma}))
+    return _tunewright_launch({names})
+"""
+    scope: dict[str, Any] = {**reading.scope, "__name__": __name__}
+    scope |= {"_tunewright_get": ready.get, "_tunewright_prepare": prepare}
+    exec(source, scope)
+    made: Callable[..., Any] = scope["__call__"]
     return made
 
 

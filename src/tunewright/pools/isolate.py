@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -23,8 +22,9 @@ from tunewright.model.config import Config
 from tunewright.model.inputs import Inputs
 from tunewright.model.trial import Failure, Kind, Stage, Trial
 from tunewright.pools.child import Channel, Note, Order, serve, settle
+from tunewright.remarks import Remarks
 
-log = logging.getLogger(__name__)
+log = Remarks(__name__)
 
 SLOW_START = 300.0
 LONG_WAIT = 3600.0

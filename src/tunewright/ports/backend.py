@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from tunewright.model.config import Config
 from tunewright.model.key import Key
-from tunewright.model.signature import Parameter, Signature
+from tunewright.model.signature import Parameter, Reading, Signature
 
 Launch = Callable[..., Any]
 """A kernel ready to run: call it with the arguments of a call, in order."""
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(msgspec.Struct, frozen=True):
     """What is tuned: a name that is the same in every process, the function that declares it, and its arguments.
 
     `cache` is a folder where a backend may keep what it builds.
@@ -41,8 +41,8 @@ class Timer(Protocol):
 class Backend(Protocol):
     """One kind of kernel. Whatever `build` and `load` raise is a fact about the config, not a broken program."""
 
-    def signature(self, kernel: Kernel) -> Callable[..., Hashable]:
-        """A fast function from a call's arguments to something hashable: the first half of a cached launch."""
+    def signature(self, kernel: Kernel) -> Reading:
+        """How to tell calls apart: the first half of a cached launch."""
         ...
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,8 +10,9 @@ from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
+from tunewright.remarks import Remarks
 
-log = logging.getLogger(__name__)
+log = Remarks(__name__)
 
 
 class Layers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
@@ -15,8 +14,9 @@ from tunewright.model import wire
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
+from tunewright.remarks import Remarks
 
-log = logging.getLogger(__name__)
+log = Remarks(__name__)
 
 SCHEMA = 1
 BUSY_SECONDS = 60.0
