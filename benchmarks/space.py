@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 from figures import Goal, Report, Series, cpu_seconds, parser
 
-from tunewright import Knob, Rule, Space
+from tunewright import Knob, Space
+from tunewright.backends import arithmetic
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared" / "spaces"
@@ -81,7 +82,7 @@ def definitions(folder: Path) -> tuple[list[Definition], Path]:
 def declare(definition: Definition) -> Space:
     """The space, ours."""
     knobs = [Knob(name, values) for name, values in definition.parameters.items()]
-    return Space(*knobs, rules=[Rule.parse(text) for text in definition.constraints])
+    return Space(*knobs, rules=[arithmetic.rule(text) for text in definition.constraints])
 
 
 def build(definition: Definition) -> int:

@@ -45,10 +45,11 @@ def triple(x: tw.In("N"), *, step: int):
 
 
 TUNING = [
-    "fronts.tuned", "pools.loading", "backends.python", "backends.host",
+    "fronts.call", "fronts.tuned", "pools.loading", "fronts.buckets", "backends.python", "backends.host",
     "session", "stores.memory", "ports.plugins", "stores.sqlite", "stores.layers",
     "engine.budget", "strategies.random", "pools.serial", "engine.journal", "engine.run",
-    "measure.attempt", "measure.verify", "measure.lease", "measure.clock", "engine.decide", "measure.stats",
+    "measure.attempt", "measure.verify", "measure.lease", "measure.clock",
+    "engine.decide", "measure.race", "measure.stats",
 ]  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def test_a_tuning_run_goes_from_top_to_bottom_as_drawn() -> None:
 def test_a_cached_launch_is_one_generated_call() -> None:
     tuned = tw.tune(tw.Space(tw.Knob("step", [1, 2])), session=tw.Session(pool="serial"))(triple)
     tuned(np.ones(3))
-    assert crossed(lambda: tuned(np.ones(3))) == ["model.signature"]
+    assert crossed(lambda: tuned(np.ones(3))) == ["fronts.call"]
 
 
 def test_a_fresh_process_with_a_warm_store_never_loads_a_strategy() -> None:

@@ -4,7 +4,7 @@ Three ways to multiply matrices: three plain loops, the blocked kernel of tutori
 calls. Which is best depends on the shape: a library pays for its generality at every call, plain loops pay for every
 cache miss. So the way is chosen like any other setting: as a variant, which may have knobs and rules of its own.
 
-The times shown are those of the kernels; handing arrays from Python to C adds a few microseconds to a call.
+The times shown are those of whole calls from Python, which for the smallest shapes is most of it.
 Run this file twice: the first run takes half a minute, the second asks the store.
 """
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from threading import Lock
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from tunewright.engine.budget import Budget
-from tunewright.engine.decide import decide
+from tunewright.engine.decide import decide, finalists
 from tunewright.engine.journal import Journal
 from tunewright.engine.run import search
 from tunewright.errors import NoDecision, NothingWorked, SpaceError, StoreError
 from tunewright.measure.attempt import Limits
+from tunewright.measure.race import Race, Terms
+from tunewright.model.config import Config
 from tunewright.model.decision import Decision, Problem, Tier
-from tunewright.model.event import Decided, Event, Listener, Missed, Started, Tried
+from tunewright.model.event import Decided, Event, Listener, Missed, Raced, Started, Tried
 from tunewright.model.key import Key
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
@@ -40,21 +43,25 @@ class Session:
         self,
         settings: Settings | None = None,
         *,
-        store: Store | None = None,
+        store: Store | str | None = None,
         listeners: Iterable[Listener] = (),
         **given: Any,
     ) -> None:
+        if isinstance(store, str):
+            given, store = {**given, "store": store}, None
         self.settings = settings or Settings.read(**given)
         self.counts: Counter[str] = Counter()
         self.listeners: list[Listener] = [self._count, *listeners]
         self._store = store
+        self._lock = Lock()
 
     @property
     def store(self) -> Store:
         """Memory over the store that the settings name, opened on first use."""
-        if self._store is None:
-            self._store = Layers(MemoryStore(), open_store(self.settings.store_location))
-        return self._store
+        with self._lock:
+            if self._store is None:
+                self._store = Layers(MemoryStore(), open_store(self.settings.store_location))
+            return self._store
 
     @property
     def mode(self) -> Mode:
@@ -92,7 +99,7 @@ class Session:
         """What can be said without measuring: a stored decision, or what the mode says; None means: tune."""
         if self.mode is Mode.OFF:
             return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
-        if (stored := self.look_up(problem)) is not None:
+        if (stored := self.look_up(problem)) is not None and (self.mode is not Mode.TUNE or _complete(stored)):
             return stored
         if self.mode is Mode.STRICT:
             raise NoDecision(self._missing(problem))
@@ -101,6 +108,10 @@ class Session:
             self.emit(Missed(problem.key, Tier.DEFAULT))
             return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
         return None
+
+    def known(self, problem: Problem) -> Decision:
+        """The stored decision or the default, whatever the mode: for places where nothing may be measured."""
+        return self.look_up(problem) or Decision(problem.key, problem.default, tier=Tier.DEFAULT)
 
     def look_up(self, problem: Problem) -> Decision | None:
         """The stored decision, if its config is still in the space."""
@@ -137,17 +148,38 @@ class Session:
             interrupted = stop
         finally:
             pool.close()
+        incumbent = earlier.config if earlier else None
+        raced = None if interrupted else self._race(problem, attempt, journal, incumbent)
         try:
-            decision = decide(problem, journal.trials, earlier.config if earlier else None)
+            decision = decide(problem, journal.trials, incumbent, raced)
         except NothingWorked:
             if interrupted:
                 raise interrupted from None
             raise
-        decision = self.store.put(_signed_off(decision, settings, complete=interrupted is None))
+        # Of processes that tuned the same at once, the first to publish speaks for all.
+        decision = self.store.put(
+            _signed_off(decision, settings, complete=interrupted is None), replace=earlier is not None
+        )
         self.emit(Decided(decision))
         if interrupted:
             raise interrupted
         return decision
+
+    def _race(
+        self, problem: Problem, attempt: Attempt, journal: Journal, incumbent: Config | None
+    ) -> tuple[list[Config], Race] | None:
+        """The finalists and how they raced; None where there is nothing to race, or the attempt cannot."""
+        configs = finalists(problem, journal.trials, incumbent)
+        if len(configs) < 2 or not hasattr(attempt, "race"):
+            return None
+        self.emit(Raced(len(configs)))
+        # No longer than a quarter of what the search took: a race is there to settle it, not to repeat it.
+        allowed = min(Terms().seconds, max(1.0, journal.elapsed() / 4))
+        race: Race | None = attempt.race(configs, Terms(seconds=allowed, seed=self.settings.seed))
+        if race is None or not race.tested:
+            log.warning("%s: the race of the finalists did not end; their trials decide", problem.key.kernel)
+            return None
+        return configs, race
 
     def _missing(self, problem: Problem) -> str:
         """What is missing, and how the nearest stored key differs."""
@@ -165,13 +197,24 @@ class Session:
         except StoreError:
             return []
         apart = [(decision, key.differences(decision.key)) for decision in stored]
-        return sorted(apart, key=lambda pair: (len(pair[1]), pair[0].key.digest))[:count]
+        return sorted(apart, key=lambda pair: (len(pair[1]), _distance(key, pair[0].key), pair[0].key.digest))[:count]
+
+
+def _complete(decision: Decision) -> bool:
+    return decision.evidence is None or decision.evidence.complete
+
+
+def _distance(one: Key, other: Key) -> float:
+    """How far apart the named sizes of two keys are, as the sum of their ratios' logarithms."""
+    both = one.signature.dims.keys() & other.signature.dims.keys()
+    sizes = [(one.signature.dims[name] or 1, other.signature.dims[name] or 1) for name in both]
+    return sum(abs(float(np.log(mine / theirs))) for mine, theirs in sizes)
 
 
 def _at_most(problem: Problem, budget: Budget) -> int | None:
     """How many trials the search can make: the budget's, or all configs there are."""
     try:
-        return min(budget.trials or len(problem.space), len(problem.space))
+        return min(budget.trials or problem.space.size, problem.space.size)
     except SpaceError:
         return budget.trials
 

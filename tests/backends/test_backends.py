@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tunewright import C, Config, In, Knob, Out, Python, Space, Variant, tune
-from tunewright.backends.c import normalised
+from tunewright.backends.csource import normalised, pointers
 from tunewright.backends.replay import Recording, Replay
 from tunewright.backends.variants import Variants
 from tunewright.errors import BackendError, SignatureError, SpaceError
@@ -135,13 +135,89 @@ class TestC(BackendContract):
             loaded(C(folder / "scale.c", "other"), kernel, Config(STEP=1), args)
         with pytest.raises(BackendError, match="macros"):
             C(folder / "scale.c", sizes="guess")
-        with pytest.raises(SignatureError, match="not str"):
+        with pytest.raises(SignatureError, match="same kinds of arguments"):
             loaded(C(folder / "scale.c"), kernel, Config(STEP=1), args)(args[0], args[1], "x")
 
     def test_an_array_that_is_not_contiguous_is_refused_before_it_does_harm(self, backend, kernel) -> None:
         args = [np.ones(128, np.float32)[::2], np.zeros(64, np.float32), 0.5]
         with pytest.raises(SignatureError, match="ascontiguousarray"):
             key_of(backend, kernel, args)
+
+
+def test_an_edit_in_the_same_process_is_seen_and_never_kept_under_the_old_name(folder, kernel, args) -> None:
+    backend, config = C(folder / "scale.c"), Config(STEP=1)
+    first = key_of(backend, kernel, args)
+    loaded(backend, kernel, config, args)(*args)
+    assert args[1][0] == 2.5
+    (folder / "scale.h").write_text("#define FACTOR 7\n")
+    assert key_of(backend, kernel, args) != first
+    loaded(backend, kernel, config, args)(*args)
+    assert args[1][0] == 7.5
+    (folder / "scale.h").write_text("#define FACTOR 2\n")
+    loaded(C(folder / "scale.c"), kernel, config, args)(*args)
+    assert args[1][0] == 2.5
+
+
+def test_headers_found_through_flags_count(folder, kernel, args) -> None:
+    there = folder / "in a folder"
+    there.mkdir()
+    (folder / "scale.h").rename(there / "scale.h")
+
+    def made():
+        return C(folder / "scale.c", flags=f"-O1 '-I{there}'")
+
+    before = key_of(made(), kernel, args)
+    loaded(made(), kernel, Config(STEP=1), args)(*args)
+    assert args[1][0] == 2.5
+    (there / "scale.h").write_text("#define FACTOR 5\n")
+    assert key_of(made(), kernel, args) != before
+    loaded(made(), kernel, Config(STEP=1), args)(*args)
+    assert args[1][0] == 5.5
+
+
+def test_an_int_for_a_declared_float_is_a_float(folder, kernel, args) -> None:
+    launch = loaded(C(folder / "scale.c"), kernel, Config(STEP=1), args)
+    launch(args[0], args[1], 3)
+    assert args[1][0] == 5
+    assert Signature.of(kernel.parameters, [*args[:2], 3]) == Signature.of(kernel.parameters, args)
+
+
+def test_a_kernel_that_writes_gets_no_read_only_array(folder, kernel, args) -> None:
+    launch = loaded(C(folder / "scale.c"), kernel, Config(STEP=1), args)
+    args[0].flags.writeable = False
+    launch(*args)
+    assert args[1][0] == 2.5
+    args[1].flags.writeable = False
+    with pytest.raises(SignatureError, match="y is read-only"):
+        launch(*args)
+
+
+def test_an_array_of_another_dtype_is_refused_before_it_does_harm(folder, kernel, args) -> None:
+    with pytest.raises(SignatureError, match=r"x is an array of float64, but scale in scale.c takes float32"):
+        key_of(C(folder / "scale.c"), kernel, [args[0].astype(np.float64), *args[1:]])
+
+
+def test_the_arguments_of_a_function_are_read_from_its_text() -> None:
+    text = (
+        "/* void f(int *a) { */ void f(const float *restrict x, int32_t y[], double s, struct s *p, uint8_t * q)\n{ }"
+    )
+    assert pointers(text, "f") == ["float32", "int32", None, None, "uint8"]
+    assert pointers(text, "g") == []
+
+
+def test_fast_math_stays_in_its_kernel(folder, kernel, args) -> None:
+    loaded(C(folder / "scale.c", flags="-O2 -ffast-math"), kernel, Config(STEP=1), args)(*args)
+    tiny = np.float32(1e-40)
+    assert tiny * np.float32(1) == tiny
+
+
+def test_the_source_beside_the_declaring_file_comes_first(folder, tmp_path_factory, monkeypatch) -> None:
+    elsewhere = tmp_path_factory.mktemp("cwd")
+    (elsewhere / "scale.c").write_text("void scale() {}")
+    monkeypatch.chdir(elsewhere)
+    backend = C("scale.c")
+    backend.relative_to(folder)
+    assert backend.path == (folder / "scale.c").resolve()
 
 
 def test_normalised_source_keeps_what_is_in_quotes() -> None:

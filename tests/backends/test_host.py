@@ -87,3 +87,57 @@ def test_a_system_without_proc_is_described_all_the_same(tmp_path, monkeypatch) 
     device = host.cpu.__wrapped__()
     assert device.model
     assert set(device.limits) == {"cores"}
+
+
+def closing(n):
+    def kernel(x):
+        return x * n
+
+    return kernel
+
+
+def test_what_a_function_closes_over_and_its_defaults_count() -> None:
+    def one(x, k=1): ...
+
+    def two(x, k=2): ...
+
+    two.__qualname__ = one.__qualname__
+    assert host.source_of(closing(1)) != host.source_of(closing(1000))
+    assert host.source_of(closing((1, 2))) == host.source_of(closing((1, 2)))
+    assert host.source_of(one) != host.source_of(two)
+
+
+def test_what_changes_while_the_program_runs_does_not_count() -> None:
+    seen = []
+    before = host.source_of(closing(seen))
+    seen.append(1)
+    assert host.source_of(closing(seen)) == before
+
+
+SCRIPT = """
+A = lambda x: x + 1
+B = lambda x: x + {}
+C = lambda x: x in {{1, 2, 3, "a", "b"}}
+def kernel(x): return A(x), B(x), C(x)
+"""
+
+
+def test_digests_do_not_depend_on_the_seed_of_hashes(tmp_path) -> None:
+    import os
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; sys.path.insert(0, {!r}); import k\n"
+        "from tunewright.backends.host import source_of; print(source_of(k.kernel))"
+    )
+    said = set()
+    for seed in range(4):
+        (tmp_path / "k.py").write_text(SCRIPT.format(2))
+        env = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        out = subprocess.run(
+            [sys.executable, "-c", code.format(str(tmp_path))], capture_output=True, text=True, env=env, check=True
+        )
+        said.add(out.stdout)
+    assert len(said) == 1
+    assert digest_of(tmp_path, SCRIPT.format(2), "l1") != digest_of(tmp_path, SCRIPT.format(3), "l2")

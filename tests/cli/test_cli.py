@@ -38,6 +38,7 @@ not_a_kernel = 3
 @pytest.fixture
 def here(tmp_path):
     (tmp_path / "kernels.py").write_text(KERNEL)
+    (tmp_path / "broken.py").write_text("1 / 0")
     return tmp_path
 
 
@@ -115,13 +116,16 @@ def test_failures_are_listed_with_their_reasons(here, monkeypatch) -> None:
         (("tune", "kernels.py:nope"), 2, "defines no 'nope'"),
         (("tune", "kernels.py:not_a_kernel"), 2, "not a kernel"),
         (("tune", "kernels.py"), 2, "say which"),
-        (("tune", "nomodule:x"), 2, "cannot import nomodule"),
+        (("tune", "nomodule:x"), 2, "there is no module 'nomodule'"),
         (("tune", "kernels.py:total", "--budget", "soon"), 2, "cannot read the budget"),
         (("tune", "kernels.py:total", "--shape", "1,2"), 2, "has 2 sizes"),
         (("tune", "kernels.py:total", "--shape", "x"), 2, "cannot read the shape"),
         (("tune", "kernels.py:total", "--strategy", "nope"), 2, "installed: exhaustive, random"),
         (("show",), 1, "Tune a kernel: tunewright tune"),
         (("trials", "nope"), 1, "nothing is decided for 'nope'"),
+        (("tune", "kernels.py:total", "--shape", "N=-4"), 2, "cannot be negative"),
+        (("space", "kernels.py:total", "--sample", "-3"), 2, "is not in the range"),
+        (("tune", "broken.py:x"), 2, "raised ZeroDivisionError"),
         (("show", "--colour"), 2, "No such option"),
         (("nope",), 2, "No such command"),
     ],
@@ -165,6 +169,22 @@ def test_a_terminal_sees_a_bar_and_a_table(here) -> None:
     assert process.returncode == 0
     assert "trials" in seen.decode()
     assert "\x1b[" in seen.decode()
+
+
+def test_a_store_can_be_named_everywhere(here) -> None:
+    tunewright("tune", "kernels.py:total", "--store", "mine.sqlite", cwd=here)
+    assert (here / "mine.sqlite").is_file()
+    assert "total" in tunewright("show", "--store", "mine.sqlite", cwd=here).stdout
+    assert "exact" in tunewright("explain", "kernels.py:total", "--store", "mine.sqlite", cwd=here).stdout
+    assert "step" in tunewright("trials", "total", "--store", "sqlite:mine.sqlite", cwd=here).stdout
+    (here / "bad.sqlite").write_text("no database" * 100)
+    said = tunewright("show", "--store", "bad.sqlite", cwd=here, status=1).stderr
+    assert "SqliteStore is skipped" in said
+
+
+def test_what_a_program_prints_is_not_our_answer(here) -> None:
+    (here / "loud.py").write_text("print('hello')\n" + KERNEL)
+    assert json.loads(tunewright("space", "loud.py:total", "--json", cwd=here).stdout)["feasible"] == 7
 
 
 def test_help_names_every_command(here) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tunewright as tw
+import tunewright.model.event
 from tunewright.errors import PluginError, SettingsError, SignatureError, SpaceError
 from tunewright.model.decision import Tier
 from tunewright.stores.memory import MemoryStore
@@ -227,6 +228,8 @@ def test_a_decision_by_hand() -> None:
         (lambda: make(default={"step": 3}), SpaceError, "not offered"),
         (lambda: make(defualt={"step": 1}), SpaceError, "tune takes backend, buckets"),
         (lambda: tw.tune([1, 2]), SpaceError, "takes a space first"),
+        (lambda: make(lambda x, stp: x), SpaceError, "takes no argument 'step'"),
+        (lambda: make(lambda x, *, step, scale: x), SignatureError, "'scale' comes after"),
         (lambda: make(buckets={"M": [1]}), SignatureError, "no argument has such a dimension"),
         (lambda: make()(np.ones((2, 2))), SignatureError, "declared as"),
         (lambda: make(lambda *args, step: 1), SignatureError, "name each argument"),
@@ -239,3 +242,142 @@ def test_a_decision_by_hand() -> None:
 def test_every_mistake_says_what_to_do(act, error, said) -> None:
     with pytest.raises(error, match=said):
         act()
+
+
+def test_another_reference_asks_another_question() -> None:
+    store = MemoryStore()
+    with pytest.raises(tw.NothingWorked):
+        make(session=session(store=store), reference=lambda x: x.sum() + 1)(np.ones(8))
+    assert make(session=session(store=store), reference=lambda x: x.sum())(np.ones(8)) == 8
+
+
+def test_where_nothing_worked_the_next_run_tries_again() -> None:
+    broken = [True]
+
+    def kernel(x: tw.In("N"), *, step):
+        if broken[0]:
+            raise OSError("disk full")
+        return x.sum()
+
+    store = MemoryStore()
+    with pytest.raises(tw.NothingWorked):
+        tw.tune(SPACE, session=session(store=store), reference=lambda x: x.sum())(kernel)(np.ones(4))
+    broken[0] = False
+    assert tw.tune(SPACE, session=session(store=store), reference=lambda x: x.sum())(kernel)(np.ones(4)) == 4
+
+
+def test_a_config_may_not_return_less_precise_results_than_the_default() -> None:
+    space = tw.Space(tw.Knob("dtype", ["float32", "float16"]))
+
+    def kernel(x: tw.In("N"), *, dtype):
+        return x.astype(dtype) * 2
+
+    own = session(strategy="exhaustive")
+    tuned = tw.tune(space, session=own)(kernel)
+    assert tuned(np.ones(4, np.float32)).dtype == np.float32
+    outcomes = [trial.outcome for trial in own.store.trials(tuned.problem([np.ones(4, np.float32)]).key)]
+    assert "is a float16, the default gives a float32" in outcomes[1].reason
+
+
+def test_arguments_may_have_defaults() -> None:
+    def kernel(x: tw.In("N"), times: int = 3, *, step):
+        return x.sum() * times
+
+    tuned = make(kernel)
+    assert tuned(np.ones(2)) == 6
+    assert tuned(np.ones(2), 4) == 8
+    assert tuned(np.ones(2), times=5) == 10
+
+
+def test_a_kernel_inside_a_kernel_tunes_nothing_while_it_is_tried() -> None:
+    inner = tw.tune(SPACE, session=tw.Session())(summed)
+
+    def outer(x: tw.In("N"), *, step):
+        return inner(x) * 1.0
+
+    tuned = tw.tune(SPACE, session=tw.Session(run_seconds=10), reference=lambda x: x.sum())(outer)
+    assert tuned(np.ones(8)) == 8
+    assert inner.session.counts["searches"] <= 1
+
+
+def test_two_that_tune_at_once_agree_on_the_first_published() -> None:
+    store = MemoryStore()
+    first, second = (make(session=session(store=store)) for _ in range(2))
+    key = first.problem([np.ones(8)]).key
+
+    def publish_meanwhile(event):
+        if isinstance(event, tw.model.event.Tried) and store.get(key) is None:
+            first.decide(np.ones(8))
+
+    second.session.listeners.append(publish_meanwhile)
+    assert second.tune(np.ones(8)) == store.get(key)
+
+
+def test_a_store_may_be_named_by_its_path(tmp_path) -> None:
+    own = tw.Session(store=str(tmp_path / "mine.sqlite"), pool="serial")
+    make(session=own)(np.ones(8))
+    assert (tmp_path / "mine.sqlite").is_file()
+
+
+def test_an_interrupted_search_is_resumed_by_the_next_call() -> None:
+    store = MemoryStore()
+
+    def stop(event):
+        if isinstance(event, tw.model.event.Tried):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(session=tw.Session(store=store, pool="serial", listeners=[stop]))(np.ones(8))
+    later = make(session=session(store=store))
+    later(np.ones(8))
+    assert later.session.counts["replayed"] == 1
+    assert later.session.counts["measurements"] == 2
+    frozen = make(session=session(store=store, mode="frozen"))
+    frozen(np.ones(8))
+    assert frozen.session.counts == {"hits": 1}
+
+
+def test_inputs_unlike_the_call_are_remarked_upon(caplog) -> None:
+    tuned = make(inputs=lambda: (np.ones(4),))
+    tuned(np.ones(100))
+    assert "is tuned on what `inputs` makes" in caplog.text
+
+
+def test_programs_from_a_pipe_and_without_a_suffix_work(tmp_path) -> None:
+    text = (
+        "import numpy as np, tunewright as tw\n"
+        "@tw.tune(tw.Space(tw.Knob('step', [1, 2])))\n"
+        "def total(x: tw.In('N'), *, step): return x.sum()\n"
+        "print(total(np.ones(9)))\n"
+    )
+    done = subprocess.run([sys.executable, "-"], input=text, capture_output=True, text=True, check=True)
+    assert done.stdout == "9.0\n"
+    (tmp_path / "program").write_text(text)
+    done = subprocess.run([sys.executable, str(tmp_path / "program")], capture_output=True, text=True, check=True)
+    assert done.stdout == "9.0\n"
+
+
+def test_a_module_that_calls_its_kernel_can_be_imported_and_tuned(tmp_path) -> None:
+    (tmp_path / "mod.py").write_text(
+        "import numpy as np, tunewright as tw\n"
+        "@tw.tune(tw.Space(tw.Knob('step', [1, 2])))\n"
+        "def total(x: tw.In('N'), *, step): return x.sum()\n"
+        "total(np.ones(3))\n"
+    )
+    (tmp_path / "app.py").write_text(
+        "import mod, numpy as np, tunewright as tw\n"
+        "@tw.tune(tw.Space(tw.Knob('step', [1, 2])))\n"
+        "def other(x: tw.In('N'), *, step): return 2 * mod.total(x)\n"
+        "print(mod.total(np.ones(4)), other(np.ones(5)))\n"
+    )
+    done = subprocess.run([sys.executable, str(tmp_path / "app.py")], capture_output=True, text=True, check=True)
+    assert done.stdout == "4.0 10.0\n"
+
+
+def test_a_space_beyond_counting_is_searched() -> None:
+    space = tw.Space(*(tw.Knob(f"k{i}", range(64)) for i in range(11)))
+    names = ", ".join(space.names)
+    scope: dict = {}
+    exec(f"def kernel(*, {names}): return 0", scope)
+    decision = tw.tune(space, session=session(trials=5))(scope["kernel"]).decide()
+    assert decision.evidence.trials == 5

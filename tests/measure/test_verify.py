@@ -124,6 +124,8 @@ def test_a_ufunc_is_a_reference() -> None:
         (np.array([True]), np.array([False]), "exactly equal"),
         ("x", "y", "the reference gives 'x'"),
         (3.0, 3.5, "wrong in 1 of 1"),
+        (np.array([1e30, 1.0, 1.0]), np.array([1e30, -5.0, 1.0]), "wrong in 1 of 3"),
+        (np.ones(3, np.longdouble), np.ones(3, np.longdouble) * 1.009, "wrong in 3 of 3"),
         (np.ones(3, np.complex64), np.ones(3, np.complex64) * 1j, "wrong in 3 of 3"),
     ],
 )

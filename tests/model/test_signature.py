@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from tunewright import In, InOut, Out
 from tunewright.errors import SignatureError
+from tunewright.fronts.buckets import Buckets
+from tunewright.fronts.call import cached_call
 from tunewright.model.inputs import Array, Inputs, Scalar
-from tunewright.model.signature import Buckets, Parameter, Reading, Signature, cached_call, layout_of, strides_of
+from tunewright.model.signature import Parameter, Reading, Signature, layout_of, strides_of
 
 
 def gemm(a: In("M", "K"), b: In("K", "N"), c: Out("M", "N"), alpha: float, M: int, *, tile=1): ...  # noqa: N803
@@ -108,10 +110,10 @@ def test_the_reader_takes_undeclared_arguments_of_any_kind() -> None:
 @given(st.integers(1, 10_000))
 def test_a_bucket_holds_its_size(size) -> None:
     buckets = Buckets({"N": "pow2", "M": [64, 512, 4096]})
-    assert size <= buckets.round("N", size) < 2 * size or size == 1
-    assert buckets.round("M", size) in (64, 512, 4096)
-    assert buckets.round("M", size) >= size or size > 4096
-    assert buckets.round("other", size) == size
+    assert size <= buckets("N", size) < 2 * size or size == 1
+    assert buckets("M", size) in (64, 512, 4096)
+    assert buckets("M", size) >= size or size > 4096
+    assert buckets("other", size) == size
 
 
 def test_bucketed_calls_share_a_signature() -> None:
@@ -143,8 +145,12 @@ def test_a_recipe_from_sizes_alone() -> None:
     assert made.args == (Array((2, 3), "float64"), Array((3, 4), "float64"), Array((2, 4), "float64"))
     with pytest.raises(SignatureError, match="no size given for N of b"):
         Inputs.of_dims(PARAMETERS[:3], {"M": 2, "K": 3}, "float32")
-    with pytest.raises(SignatureError, match="cannot make 'alpha'"):
-        Inputs.of_dims(PARAMETERS, {"M": 2, "K": 3, "N": 4}, "float32")
+    assert Inputs.of_dims(PARAMETERS, {"M": 2, "K": 3, "N": 4}, "float32").args[3:] == (Scalar(1.0), Scalar(2))
+    with pytest.raises(SignatureError, match="cannot make 'x'"):
+        Inputs.of_dims((Parameter("x"),), {}, "float32")
+    with pytest.raises(SignatureError, match="no value given for n"):
+        Inputs.of_dims((Parameter("n", kind=int),), {}, "float32")
+    assert Inputs.of_dims((Parameter("n", default=7),), {}, "float32").args == (Scalar(7),)
     assert Inputs.of_dims((Parameter("M"),), {"M": 2}, "float32").args == (Scalar(2),)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tunewright.backends.csource import listed, local_includes, normalised, pointers
 from tunewright.backends.host import cpu, digest
 from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
@@ -22,10 +24,9 @@ from tunewright.ports.backend import Kernel, Launch
 
 _COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++")}
 _CPP_SUFFIXES = (".cc", ".cpp", ".cxx", ".C")
-_QUOTED = r"""(?P<keep>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_COMMENTS = re.compile(_QUOTED + r"|/\*.*?\*/|//[^\n]*", re.DOTALL)
-_BLANKS = re.compile(_QUOTED + r"|\s+")
-_LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+# At the link these would bring start-up code that makes the whole process flush denormal numbers to zero.
+_NOT_AT_LINK = {"-ffast-math", "-Ofast", "-funsafe-math-optimizations"}
 
 
 class C:
@@ -47,50 +48,48 @@ class C:
     ) -> None:
         if sizes not in ("macros", "arguments"):
             raise BackendError(f'sizes is "macros" or "arguments", not {sizes!r}')
-        self._given, self._function, self._flags = source, function, flags.split()
+        self._given, self._function, self._flags = Path(source).expanduser(), function, shlex.split(flags)
         self._named_compiler, self._sizes = compiler, sizes
 
     @cached_property
     def path(self) -> Path:
         """The source file, which must exist."""
-        path = Path(self._given).expanduser()
-        if not path.is_file():
-            raise BackendError(f"no source file {path} (looked in {Path.cwd()}); give its path")
-        return path.resolve()
+        if not self._given.is_file():
+            raise BackendError(f"no source file {self._given} (looked in {Path.cwd()}); give its path")
+        return self._given.resolve()
 
     def relative_to(self, folder: Path) -> None:
-        """Look for the source beside the file that declares the kernel, if it is not where we stand."""
-        beside = folder / self._given
-        if not Path(self._given).is_file() and beside.is_file():
+        """Look for the source beside the file that declares the kernel first, and then where we stand."""
+        if (beside := folder / self._given).is_file():
             self._given = beside
 
     @cached_property
     def compiler(self) -> tuple[str, str]:
         """The compiler's path and what it says of its version."""
-        import shutil  # noqa: PLC0415 - as in build
-        import subprocess  # noqa: PLC0415
+        import shutil  # noqa: PLC0415 - as in _run
 
         language = "c++" if self.path.suffix in _CPP_SUFFIXES else "c"
         for name in [self._named_compiler] if self._named_compiler else _COMPILERS[language]:
             if found := shutil.which(name):
-                said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+                said, _ = _run([found, "--version"])
                 return found, (said.splitlines() or [name])[0].strip()
         wanted = self._named_compiler or ", ".join(_COMPILERS[language])
         raise BackendError(f"no compiler found (looked for {wanted}); install gcc or clang, or give `compiler=`")
 
     @cached_property
+    def _headers(self) -> list[Path]:
+        """Every header of the user's that the source includes, wherever the flags let the compiler find it."""
+        try:
+            rule, _ = _run([self.compiler[0], "-MM", *self._flags, str(self.path)])
+        except BackendError:  # a source that asks for its knobs before it includes anything
+            return local_includes(self.path)
+        return listed(rule, self.path)
+
     def _files(self) -> dict[str, str]:
-        """The source and the local headers it includes, by name, as they are now."""
-        found: dict[str, str] = {}
-        waiting = [self.path]
-        while waiting:
-            path = waiting.pop()
-            name = os.path.relpath(path, self.path.parent)
-            if name in found or not path.is_file():
-                continue
-            found[name] = path.read_text()
-            waiting += [path.parent / include for include in _LOCAL_INCLUDE.findall(found[name])]
-        return found
+        """The source and its headers, by name, as they are at this moment."""
+        files = {self.path: self.path.name}
+        files |= {header: os.path.relpath(header, self.path.parent) for header in self._headers}
+        return {name: path.read_text(errors="replace") for path, name in files.items() if path.is_file()}
 
     def signature(self, kernel: Kernel) -> Reading:
         """How to tell calls apart."""
@@ -98,39 +97,48 @@ class C:
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
         """The source without comments and line numbers, this CPU, the compiler and its flags."""
-        for parameter, text in zip(kernel.parameters, signature.args, strict=True):
+        files = self._files()
+        name = self._function or kernel.name
+        wanted = pointers(files[self.path.name], name)
+        for i, (parameter, text) in enumerate(zip(kernel.parameters, signature.args, strict=True)):
             if ":" in text:
                 raise SignatureError(
                     f"{parameter.name} is {text}, but a C kernel gets a bare pointer: "
                     f"pass np.ascontiguousarray({parameter.name})"
                 )
-        texts = [f"{name}\n{normalised(text)}" for name, text in sorted(self._files.items())]
-        source = digest(*texts, self._function or kernel.name, self._sizes)
+            dtype = text.partition("[")[0]
+            if i < len(wanted) and wanted[i] not in (None, dtype):
+                raise SignatureError(
+                    f"{parameter.name} is an array of {dtype}, but {name} in {self.path.name} takes {wanted[i]}: "
+                    f"pass {parameter.name}.astype(np.{wanted[i]})"
+                )
+        source = digest(*(f"{part}\n{normalised(text)}" for part, text in sorted(files.items())), name, self._sizes)
         toolchain = {"compiler": self.compiler[1], "flags": " ".join(self._flags)}
         return Key(kernel.name, source, signature, cpu(), toolchain, mode)
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
         """A shared library; one that was built before from the same content is not built again."""
-        import subprocess  # noqa: PLC0415 - slow to import, and a cached launch never needs it
-        import tempfile  # noqa: PLC0415
+        import tempfile  # noqa: PLC0415 - as in _run
 
         command, version = self.compiler
         options = [*self._flags, *_options(config)]
         if self._sizes == "macros":
             options += [f"-D{name}={size}" for name, size in signature.dims.items()]
-        texts = [f"{name}\n{text}" for name, text in sorted(self._files.items())]
+        files = self._files()
+        texts = [f"{name}\n{text}" for name, text in sorted(files.items())]
         # `-march=native` makes the processor part of the content.
         name = digest(version, *options, *texts, *cpu().features, cpu().model)
         artifact = kernel.cache / "artifacts" / name[:2] / f"{name}.so"
         if not artifact.is_file():
             artifact.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=artifact.parent) as scratch:
-                fresh = Path(scratch) / "kernel.so"
-                link = ["-shared", "-fPIC", "-o", str(fresh), str(self.path), "-lm"]
-                done = subprocess.run([command, *options, *link], capture_output=True, text=True, check=False)
-                if done.returncode:
-                    raise BackendError(_first_error(done.stderr) or f"{command} exited with {done.returncode}")
-                os.replace(fresh, artifact)
+                unit, library = Path(scratch) / "kernel.o", Path(scratch) / "kernel.so"
+                _run([command, *options, "-fPIC", "-c", str(self.path), "-o", str(unit)])
+                linked = [option for option in options if option not in _NOT_AT_LINK]
+                _run([command, *linked, "-shared", str(unit), "-o", str(library), "-lm"])
+                if self._files() != files:
+                    raise BackendError(f"{self.path.name} changed while it was being built; call again")
+                os.replace(library, artifact)
         return artifact
 
     def load(self, kernel: Kernel, artifact: Path) -> Launch:
@@ -145,8 +153,8 @@ class C:
                 f"{self.path.name} has no function {name!r}{hint}; say which with `function=`"
             ) from error
         function.restype = None
-        dims = _dim_names(kernel.parameters) if self._sizes == "arguments" else {}
-        return CLaunch(function, list(dims.values()))
+        dims = _dim_places(kernel.parameters) if self._sizes == "arguments" else []
+        return CLaunch(function, kernel.parameters, dims)
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> HostTimer:
         """A call as the user makes it, conversion of its arguments included."""
@@ -156,17 +164,18 @@ class C:
 class CLaunch:
     """A C function that takes numpy arrays and numbers; it keeps its library loaded."""
 
-    def __init__(self, function: Any, dims: Sequence[tuple[int, int]]) -> None:
-        self._function, self._dims = function, dims
+    def __init__(self, function: Any, parameters: Sequence[Parameter], dims: Sequence[tuple[int, int]]) -> None:
+        self._function, self._parameters, self._dims = function, parameters, dims
 
     def __call__(self, *args: Any) -> None:
         function = self._function
         if function.argtypes is None:
-            function.argtypes = [_kind(arg) for arg in args] + [ctypes.c_int64] * len(self._dims)
+            kinds = [_kind(p, arg) for p, arg in zip(self._parameters, args, strict=True)]
+            function.argtypes = kinds + [ctypes.c_int64] * len(self._dims)
         try:
             found = [_address(arg) if arg.__class__ is np.ndarray else arg for arg in args]
-        except TypeError:  # an array that is read-only has an address too, but a slower way to it
-            found = [arg.ctypes.data if isinstance(arg, np.ndarray) else arg for arg in args]
+        except TypeError:
+            found = [self._slowly(p, arg) for p, arg in zip(self._parameters, args, strict=True)]
         if self._dims:
             found += [args[i].shape[axis] for i, axis in self._dims]
         try:
@@ -174,30 +183,39 @@ class CLaunch:
         except ctypes.ArgumentError as error:
             raise SignatureError(f"a C kernel takes the same kinds of arguments in every call: {error}") from error
 
+    @staticmethod
+    def _slowly(parameter: Parameter, arg: Any) -> Any:
+        """A read-only array has an address too; only a kernel that promises not to write may have it."""
+        if not isinstance(arg, np.ndarray):
+            return arg
+        if not arg.flags.writeable and (parameter.role is None or parameter.role.writes):
+            raise SignatureError(f"{parameter.name} is read-only; declare it as In if the kernel only reads it")
+        return arg.ctypes.data
+
 
 _address: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
 """A writable array as something ctypes takes for a pointer: four times faster than `array.ctypes.data`."""
 
 
-def _kind(arg: Any) -> Any:
-    """The C type of an argument."""
-    if isinstance(arg, np.ndarray):
+def _kind(parameter: Parameter, arg: Any) -> Any:
+    """The C type of an argument: as declared, else as the first call has it."""
+    if parameter.role is not None or isinstance(arg, np.ndarray):
         return ctypes.c_void_p
-    if isinstance(arg, bool | int | np.integer | np.bool_):
-        return ctypes.c_int64
-    if isinstance(arg, float | np.floating):
+    if parameter.kind is float or (parameter.kind is None and isinstance(arg, float | np.floating)):
         return ctypes.c_double
-    raise SignatureError(f"a C kernel takes numpy arrays, ints and floats, not {type(arg).__name__}")
+    if parameter.kind in (int, bool) or isinstance(arg, bool | int | np.integer | np.bool_):
+        return ctypes.c_int64
+    raise SignatureError(f"a C kernel takes numpy arrays, ints and floats; {parameter.name} is a {type(arg).__name__}")
 
 
-def _dim_names(parameters: Sequence[Parameter]) -> dict[str, tuple[int, int]]:
+def _dim_places(parameters: Sequence[Parameter]) -> list[tuple[int, int]]:
     """Where each named dimension is first found: (argument, axis), in order of appearance."""
     found: dict[str, tuple[int, int]] = {}
     for i, parameter in enumerate(parameters):
         for axis, dim in enumerate(parameter.role.dims if parameter.role else ()):
             if isinstance(dim, str):
                 found.setdefault(dim, (i, axis))
-    return found
+    return list(found.values())
 
 
 def _options(config: Config) -> list[str]:
@@ -205,17 +223,20 @@ def _options(config: Config) -> list[str]:
     options: list[str] = []
     for name, value in config.items():
         if isinstance(value, str) and (value.startswith("-") or not value):
-            options += value.split()
+            options += shlex.split(value)
         else:
             options.append(f"-D{name}={int(value) if isinstance(value, bool) else value}")
     return options
 
 
-def normalised(text: str) -> str:
-    """C source without comments, blank lines and runs of blanks: what the compiler sees, wherever it stands."""
-    plain = _COMMENTS.sub(lambda m: m["keep"] or " ", text)
-    lines = (_BLANKS.sub(lambda m: m["keep"] or " ", line).strip() for line in plain.splitlines())
-    return "\n".join(line for line in lines if line)
+def _run(command: list[str]) -> tuple[str, str]:
+    """What a compiler says; a BackendError with its first complaint if it fails."""
+    import subprocess  # noqa: PLC0415 - slow to import, and a cached launch never needs it
+
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        raise BackendError(_first_error(done.stderr) or f"{command[0]} exited with {done.returncode}")
+    return done.stdout, done.stderr
 
 
 def _first_error(stderr: str) -> str:

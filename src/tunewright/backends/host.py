@@ -79,34 +79,58 @@ def digest(*parts: str | bytes) -> str:
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """A digest of what `function` does: its syntax and that of its module's functions and constants it uses.
+    """A digest of what `function` does: its syntax, its defaults and what it closes over, and the same of the
+    functions and constants of its own module that it uses. What can change while the program runs is no constant.
 
-    Comments, line numbers, names of files and docstrings do not count.
+    Comments, line numbers, names of files and docstrings do not count; nor does what other modules define.
     """
     parts: dict[str, str] = {}
-    _gather(function, parts)
+    _gather(getattr(function, "__qualname__", ""), function, parts)
     return digest(*(f"{name}\n{text}" for name, text in sorted(parts.items())))
 
 
-def _gather(function: Any, parts: dict[str, str]) -> None:
-    function = inspect.unwrap(function)
-    name = f"{getattr(function, '__qualname__', repr(type(function)))}"
+def _gather(name: str, value: Any, parts: dict[str, str]) -> None:
+    """Add what `value`, known as `name`, contributes; each name once."""
     if name in parts:
         return
+    if (plain := _plain(value)) is not None:
+        parts[name] = plain
+        return
+    function = inspect.unwrap(value) if callable(value) else value
+    if isinstance(value, list | dict | set | bytearray):
+        return
     if not isinstance(function, FunctionType):
-        parts[name] = f"{getattr(function, '__module__', '')}.{name}"
+        parts[name] = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
         return
     parts[name] = _syntax(function)
-    for used in _names(function.__code__):
-        value = function.__globals__.get(used)
-        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
-            _gather(value, parts)
-        elif isinstance(value, bool | int | float | str):
-            parts[f"constant {used}"] = repr(value)
+    inner: dict[str, Any] = {f"default {i}": d for i, d in enumerate(function.__defaults__ or ())}
+    inner |= {f"default {n}": d for n, d in (function.__kwdefaults__ or {}).items()}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    inner |= {f"closure {n}": c.cell_contents for n, c in cells if c.cell_contents is not function}
+    for used in sorted(_names(function.__code__)):
+        found = function.__globals__.get(used)
+        same_module = isinstance(found, FunctionType) and found.__module__ == function.__module__
+        if same_module or _plain(found) is not None:
+            _gather(f"global {used}", found, parts)
+    for label, held in inner.items():
+        _gather(f"{name} {label}", held, parts)
+
+
+def _plain(value: Any) -> str | None:
+    """Constants, and tuples and frozen sets of them, as text; None for anything that may change or say nothing."""
+    if isinstance(value, bool | int | float | str | bytes | complex) or value is None or value is Ellipsis:
+        return repr(value)
+    if isinstance(value, tuple | frozenset):
+        inner = [_plain(item) for item in value]
+        said = sorted(map(str, inner)) if isinstance(value, frozenset) else map(str, inner)
+        return None if None in inner else f"{type(value).__name__}({', '.join(said)})"
+    return None
 
 
 def _syntax(function: FunctionType) -> str:
     """The function's syntax tree without positions, decorators and docstrings; its code where no source is."""
+    if function.__name__ == "<lambda>":  # its source is that of the whole statement it stands in
+        return _code(function.__code__)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
@@ -120,8 +144,8 @@ def _syntax(function: FunctionType) -> str:
 
 
 def _code(code: CodeType) -> str:
-    consts = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
-    return digest(code.co_code, *consts, *code.co_names)
+    consts = [_code(c) if isinstance(c, CodeType) else _plain(c) or type(c).__name__ for c in code.co_consts]
+    return digest(code.co_code, *consts, *code.co_names, *code.co_varnames)
 
 
 def _names(code: CodeType) -> set[str]:

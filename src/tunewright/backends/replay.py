@@ -9,6 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from tunewright.backends import arithmetic
 from tunewright.backends.host import digest
 from tunewright.errors import BackendError, PluginError, SpaceError
 from tunewright.model.config import Config
@@ -51,7 +52,7 @@ class Recording:
         if about.get("constraints") is None:
             rules = [_only(order, rows)]
         else:
-            rules = [Rule.parse(text) for text in about["constraints"]]
+            rules = [arithmetic.rule(text) for text in about["constraints"]]
         return cls(about["kernel"], about["device"], Space(*knobs, rules=rules), trials)
 
     def write(self, path: Path) -> None:

@@ -146,7 +146,9 @@ def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: 
 @click.command()
 @click.argument("kernel", required=False)
 @click.option("--failed", is_flag=True, help="Only those that failed, with the reason.")
-@click.option("--best", type=int, default=20, show_default=True, help="How many to list, fastest first; 0: all.")
+@click.option(
+    "--best", type=click.IntRange(min=0), default=20, show_default=True, help="How many to list, fastest first; 0: all."
+)
 @click.option("--key", "prefix", default="", help="Which problem, by the beginning of its digest.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Record them as NAME.parquet, to replay.")
 @store_option

@@ -27,7 +27,7 @@ def command(verbose: bool) -> None:
     A kernel is named as FILE.py:NAME or module:NAME. Exit status: 0 done, 1 nothing found or nothing worked,
     2 wrong use, 130 interrupted (what was found is kept).
     """
-    logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
 for part in (tune, show, explain, trials, space):

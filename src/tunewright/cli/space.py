@@ -21,7 +21,7 @@ DRAWN = 20_000
 
 @click.command()
 @click.argument("target")
-@click.option("--sample", "count", type=int, default=0, help="Also show this many random configs.")
+@click.option("--sample", "count", type=click.IntRange(min=0), default=0, help="Also show this many random configs.")
 @json_option
 def space(target: str, count: int, as_json: bool) -> None:
     """Describe the space of the kernel TARGET (FILE.py:NAME): knobs, rules, size."""
@@ -29,7 +29,7 @@ def space(target: str, count: int, as_json: bool) -> None:
     declared = kernel.space
     started = time.process_time()
     try:
-        feasible: int | None = len(declared)
+        feasible: int | None = declared.size
     except SpaceError:
         feasible = None
     took = time.process_time() - started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -47,11 +48,12 @@ def kernel_at(target: str) -> Tuned:
     else:
         sys.path.insert(0, "")
     try:
-        found = find(f"{place}:{name}") if name else _only_kernel(place)
+        with contextlib.redirect_stdout(sys.stderr):  # what the program prints is not our answer
+            found = find(f"{place}:{name}") if name else _only_kernel(place)
     except TunewrightError:
         raise
-    except ImportError as error:
-        raise click.UsageError(f"cannot import {place}: {error}") from error
+    except Exception as error:
+        raise click.UsageError(f"loading {place} raised {type(error).__name__}: {error}") from error
     if not isinstance(found, Tuned):
         raise click.UsageError(f"{target} is a {type(found).__name__}, not a kernel made with @tunewright.tune")
     return found
@@ -83,7 +85,10 @@ def _sizes(kernel: Tuned, text: str) -> dict[str, int]:
     parts = text.replace("x", ",").split(",") if "=" not in text else text.split(",")
     try:
         if "=" in text:
-            return {name.strip(): int(size) for name, _, size in (part.partition("=") for part in parts)}
+            named = {name.strip(): int(size) for name, _, size in (part.partition("=") for part in parts)}
+            if any(size < 0 for size in named.values()):
+                raise ValueError("a size cannot be negative")
+            return named
         numbers = [int(part) for part in parts]
     except ValueError as error:
         raise click.UsageError(f"cannot read the shape {text!r}: {error}") from error

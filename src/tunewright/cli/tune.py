@@ -19,7 +19,7 @@ from tunewright.session import Session
 @click.argument("target")
 @shape_option
 @click.option("--budget", help="What a search may cost: 200 (trials), 60s, 5m, 1h, or both: 200,5m.")
-@click.option("--strategy", help="How to search; see `tunewright tune --strategy list`.")
+@click.option("--strategy", help="How to search: random, exhaustive, or the name of a plugin.")
 @click.option("--seed", type=int, help="The same seed proposes the same configs.")
 @click.option("--workers", type=int, help="Processes that build and try configs; one at a time is timed.")
 @click.option("--pool", help="Where attempts run: process (isolated) or serial (in this process).")

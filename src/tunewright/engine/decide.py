@@ -1,4 +1,4 @@
-"""Decide: from trials to a decision; on a tie the incumbent stays, then the default."""
+"""Decide: finalists raced against each other and the default; on a tie the incumbent stays, then the default."""
 
 from __future__ import annotations
 
@@ -7,52 +7,80 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tunewright.errors import NothingWorked
+from tunewright.measure.race import Race
 from tunewright.measure.stats import interval
 from tunewright.model.config import Config
 from tunewright.model.decision import Decision, Evidence, Finalist, Problem
-from tunewright.model.trial import Failure, Timing, Trial
+from tunewright.model.trial import Failure, Timing, Trial, median
 
-MOST_TIES = 16
+MOST_FINALISTS = 8
+NEAR = 1.25
+"""How many times the best time a trial may have taken to be raced again: a block of samples errs by that much."""
 
 
-def decide(problem: Problem, trials: Sequence[Trial], incumbent: Config | None = None) -> Decision:
-    """The fastest config, unless the samples cannot tell it from the incumbent or the default."""
+def finalists(problem: Problem, trials: Sequence[Trial], incumbent: Config | None = None) -> list[Config]:
+    """Who is raced at the end: the fastest by their trials, and always the incumbent and the default if they work."""
+    timed = {trial.config: trial for trial in trials if isinstance(trial.outcome, Timing)}
+    order = sorted(timed.values(), key=lambda trial: (trial.seconds, problem.space.rank(trial.config)))
+    near = [trial.config for trial in order if trial.seconds <= NEAR * order[0].seconds][:MOST_FINALISTS]
+    standing = [config for config in (incumbent, problem.default) if config in timed]
+    return list(dict.fromkeys(standing + near))
+
+
+def decide(
+    problem: Problem,
+    trials: Sequence[Trial],
+    incumbent: Config | None = None,
+    raced: tuple[Sequence[Config], Race] | None = None,
+) -> Decision:
+    """The fastest config, unless it cannot be told from the incumbent or the default, which then stays.
+
+    Judged by a race if there was one, else by the samples of the trials. Among configs that tie, the first in
+    canonical order is taken, so that two runs that see the same choose the same.
+    """
     timed = [(trial, trial.outcome) for trial in trials if isinstance(trial.outcome, Timing)]
     if not timed:
         raise NothingWorked(_post_mortem(problem, trials))
-    field = {trial.config: _finalist(trial.config, timing) for trial, timing in timed}
-    order = sorted(field.values(), key=lambda f: (f.seconds, problem.space.rank(f.config)))
-    leader = order[0]
-    ties = [finalist for finalist in order if finalist.low <= leader.high][:MOST_TIES]
-    chosen, notes = leader, []
+    if raced is None:
+        field = {trial.config: _finalist(trial.config, timing.samples) for trial, timing in timed}
+        leader = min(field.values(), key=lambda f: (f.seconds, problem.space.rank(f.config)))
+        tied = [config for config, finalist in field.items() if finalist.low <= leader.high]
+        equal = [config for config in tied if field[config].seconds == leader.seconds]
+    else:
+        configs, race = raced
+        field = {c: _finalist(c, s.samples) for c, s in zip(configs, race.standings, strict=True)}
+        tied = [configs[i] for i in race.ties]
+        equal = [configs[i] for i in race.ties if race.standings[i].ratio <= 1 + race.margin]
+    chosen = min(equal, key=problem.space.rank)
+    notes = []
     for config, note in (
         (incumbent, "no gain over the earlier decision"),
         (problem.default, "no gain over the default"),
     ):
-        if config is not None and config in field and field[config].low <= leader.high:
-            chosen, notes = field[config], [note]
+        if config in tied:
+            chosen, notes = config, [note]
             break
-    default = field.get(problem.default)
-    if default is None:
+    if problem.default not in {trial.config for trial, _ in timed}:
         notes.append("the default config does not work here")
+    default, best = field.get(problem.default), field[chosen]
     evidence = Evidence(
-        seconds=chosen.seconds,
-        low=chosen.low,
-        high=chosen.high,
+        seconds=best.seconds,
+        low=best.low,
+        high=best.high,
         default_seconds=default.seconds if default else None,
-        ties=tuple(finalist for finalist in ties if finalist.config != chosen.config),
+        ties=tuple(sorted((field[c] for c in tied if c != chosen), key=lambda f: f.seconds)[:MOST_FINALISTS]),
         trials=len(trials),
         failures=sum(isinstance(trial.outcome, Failure) for trial in trials),
         clock=timed[0][1].clock,
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         notes=tuple(notes),
     )
-    return Decision(problem.key, chosen.config, evidence)
+    return Decision(problem.key, chosen, evidence)
 
 
-def _finalist(config: Config, timing: Timing) -> Finalist:
-    low, high = interval(timing.samples)
-    return Finalist(config, timing.seconds, low, high)
+def _finalist(config: Config, samples: Sequence[float]) -> Finalist:
+    low, high = interval(samples)
+    return Finalist(config, median(samples), low, high)
 
 
 def _post_mortem(problem: Problem, trials: Sequence[Trial]) -> str:
@@ -63,5 +91,5 @@ def _post_mortem(problem: Problem, trials: Sequence[Trial]) -> str:
     first = failures[0]
     return (
         f"{problem.key.kernel}: all {len(failures)} configs tried failed ({kinds}). The first: at {first.stage}, "
-        f"{first.reason}. `tunewright trials {problem.key.kernel} --failed` lists them all."
+        f"{first.reason}. `tunewright trials {problem.key.kernel} --failed` lists them; the next run tries again."
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from tunewright.errors import StoreError
 from tunewright.model.config import Config
 from tunewright.model.decision import Problem
 from tunewright.model.event import Listener, Tried
-from tunewright.model.trial import Trial
+from tunewright.model.trial import Timing, Trial
 from tunewright.ports.store import Store
 from tunewright.remarks import Remarks
 
@@ -18,11 +20,14 @@ class Journal:
 
     def __init__(self, store: Store, problem: Problem, emit: Listener, *, fresh: bool = False) -> None:
         self._store, self._key, self._emit = store, problem.key, emit
+        self._began = monotonic()
         self.known: dict[Config, Trial] = {}
         self.trials: list[Trial] = []
         if not fresh:
             # The last trial of a config holds; a config no longer in the space is history.
-            self.known = {trial.config: trial for trial in store.trials(problem.key) if trial.config in problem.space}
+            found = {trial.config: trial for trial in store.trials(problem.key) if trial.config in problem.space}
+            # Where nothing ever worked, something other than the configs may have been wrong: all deserve another try.
+            self.known = found if any(isinstance(trial.outcome, Timing) for trial in found.values()) else {}
 
     def add(self, trial: Trial) -> None:
         """Keep a new trial, then tell the listeners: an acknowledged trial is a recorded one."""
@@ -33,6 +38,10 @@ class Journal:
         self.known[trial.config] = trial
         self.trials.append(trial)
         self._emit(Tried(trial))
+
+    def elapsed(self) -> float:
+        """Seconds since the search began."""
+        return monotonic() - self._began
 
     def replay(self, config: Config) -> Trial | None:
         """The trial an earlier run made of `config`, if any."""

@@ -5,26 +5,32 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial, update_wrapper
+from functools import cached_property, partial, update_wrapper
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 import msgspec
 
+from tunewright.backends.host import digest, source_of
 from tunewright.backends.python import Python
 from tunewright.engine.budget import Budget
 from tunewright.errors import SignatureError, SpaceError
+from tunewright.fronts.buckets import Buckets
+from tunewright.fronts.call import cached_call
 from tunewright.measure.attempt import Bench, Check, Maker
 from tunewright.model.config import Config
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.inputs import Inputs
-from tunewright.model.signature import Buckets, Parameter, Signature, cached_call
+from tunewright.model.signature import Parameter, Signature
 from tunewright.model.space import Space
-from tunewright.pools.loading import MAIN, stop_if_loading
+from tunewright.pools.loading import MAIN, only_known_answers
 from tunewright.ports.backend import Backend, Kernel, Launch
 from tunewright.ports.pool import Attempt
+from tunewright.remarks import Remarks
 from tunewright.session import Session, current_session
+
+log = Remarks(__name__)
 
 MOST_LAUNCHERS = 4096
 
@@ -39,7 +45,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     - `tolerance`: allowed relative error; by default a matter of the dtype.
     - `inputs`: makes arguments to tune on from named sizes; by default random arrays like those of the call.
     - `shapes`: sizes worth tuning ahead of time, for the command line.
-    - `buckets`: named dimensions to round up, so that tunings stay few: `{"M": "pow2", "N": [64, 512]}`.
+    - `buckets`: named dimensions to round up, so that tunings stay few: `{"M": "pow2", "N": [64, 512]}`. A config is
+      verified at its bucket's size: the kernel itself must be right at every size in it.
     - `threads`: how many threads the kernel uses; decides the clock, and is part of the key.
     - `dtype`: of arrays made from named sizes.
     - `name`: what the kernel is called in the store; by default the function's name.
@@ -84,6 +91,12 @@ class Tuned:
         update_wrapper(self, function)
 
     def _check_names(self) -> None:
+        if isinstance(self.backend, Python) and not self.space.variants:
+            taken = inspect.signature(self.function).parameters
+            if strangers := [name for name in self.space.names if name not in taken]:
+                raise SpaceError(
+                    f"{self.name} takes no argument {strangers[0]!r}; a Python kernel takes its knobs by name"
+                )
         dims = set(self.dims)
         if unknown := [name for name in self.buckets if name not in dims]:
             raise SignatureError(
@@ -93,7 +106,6 @@ class Tuned:
 
     def _prepare(self, mark: Hashable, args: tuple[Any, ...]) -> Launch:
         """The launcher for arguments like these: decided once, kept by what distinguishes them."""
-        stop_if_loading()
         with self._lock:
             if (launch := self._ready.get(mark)) is None:
                 decision = self.decide(*args)
@@ -138,6 +150,13 @@ class Tuned:
         roles = [p.role for p in self.parameters if p.role]
         return list(dict.fromkeys(d for role in roles for d in role.dims if isinstance(d, str)))
 
+    @cached_property
+    def _judge(self) -> str:
+        """What results are judged by: a decision proven by another reference has proven something else."""
+        said = self.declared
+        by = digest(source_of(said.reference))[:12] if said.reference else "the default config"
+        return by if said.tolerance is None else f"{by} within {said.tolerance}"
+
     def has_default_inputs(self) -> bool:
         """Whether the `inputs` function can be called without sizes."""
         made = self.declared.inputs
@@ -145,14 +164,15 @@ class Tuned:
 
     def problem(self, args: Sequence[Any]) -> Problem:
         """What has to be decided for a call with `args`."""
-        mode = {"threads": str(self.declared.threads), "regime": "hot"}
+        mode = {"threads": str(self.declared.threads), "regime": "hot", "check": self._judge}
         signature = Signature.of(self.parameters, args, self.buckets)
         return Problem(self.backend.key(self.kernel, signature, mode), self.space, self.default)
 
     def decide(self, *args: Any) -> Decision:
         """The decision for a call with `args`; stored, tuned or default, as the session's mode says."""
+        only_known = only_known_answers()
         problem = self.problem(args)
-        found = self.session.answer(problem)
+        found = self.session.known(problem) if only_known else self.session.answer(problem)
         if found is not None:
             return found
         return self.session.tune(problem, self.attempt(self.inputs_like(args)), budget=self.budget())
@@ -173,7 +193,11 @@ class Tuned:
         """A recipe for arguments like `args`, at the size of their bucket."""
         dims = Signature.of(self.parameters, args, self.buckets).dims
         if self.declared.inputs is not None:
-            return Inputs(dims={name: dims[name] for name in self.dims if name in dims})
+            recipe = Inputs(dims={name: dims[name] for name in self.dims if name in dims})
+            made = Signature.of(self.parameters, list(self.declared.inputs(**recipe.dims)), self.buckets)
+            if made != (asked := Signature.of(self.parameters, args, self.buckets)):
+                log.warning("%s is tuned on what `inputs` makes (%s), though called with (%s)", self.name, made, asked)
+            return recipe
         return Inputs.like(self.parameters, args, dims)
 
     def example(self, sizes: Mapping[str, int]) -> list[Any]:
@@ -209,9 +233,10 @@ class Tuned:
             found = getattr(found, part, None)
         if found is not self:
             return None
-        if spec is not None:
-            return f"{spec.origin if spec.name == MAIN else spec.name}:{self.function.__qualname__}"
-        return f"{Path(file).resolve()}:{self.function.__qualname__}" if file else None
+        if spec is not None and spec.name != MAIN:
+            return f"{spec.name}:{self.function.__qualname__}"
+        # A program read from a pipe or typed into a shell has no file to load again.
+        return f"{Path(file).resolve()}:{self.function.__qualname__}" if file and Path(file).is_file() else None
 
 
 def _backend(given: Backend | Mapping[str, Any] | None) -> Backend:

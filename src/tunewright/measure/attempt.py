@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from tunewright.errors import BackendError, TunewrightError
-from tunewright.measure.clock import repeated
+from tunewright.measure import race
+from tunewright.measure.clock import repeated, visitor
 from tunewright.measure.lease import lease
 from tunewright.measure.verify import Arguments, expected_from, objection
 from tunewright.model.config import Config
@@ -58,8 +59,11 @@ class Bench(msgspec.Struct, dict=True):
     @cached_property
     def arguments(self) -> Arguments:
         """The arguments every attempt starts from."""
-        args = self.maker(**self.inputs.dims) if self.maker else self.inputs.make()
-        return Arguments(self.kernel.parameters, list(args))
+        try:
+            args = list(self.maker(**self.inputs.dims)) if self.maker else self.inputs.make()
+        except Exception as error:
+            raise BackendError(f"making the arguments raised {type(error).__name__}: {error}") from error
+        return Arguments(self.kernel.parameters, args)
 
     @cached_property
     def signature(self) -> Signature:
@@ -115,8 +119,22 @@ class Bench(msgspec.Struct, dict=True):
         ended = time.perf_counter()
         return Trial(config, outcome, (built or ended) - started, ended - (built or ended), at=time.time())
 
+    def race(self, configs: Sequence[Config], terms: race.Terms) -> race.Race:
+        """Configs that work, raced here against each other on the same arguments."""
+        visits = []
+        artifacts = [self.backend.build(self.kernel, config, self.signature) for config in configs]
+        with lease(self.device):
+            for artifact in artifacts:
+                launch = self.backend.load(self.kernel, artifact)
+                self.arguments.reset()
+                launch(*self.arguments.values)
+                timer = self.backend.timer(launch, self.arguments.values, self.threads)
+                visits.append(visitor(timer, self.arguments.restorer()))
+            return race.run(visits, terms)
+
     def _verify(self, launch: Launch, expected: list[Any]) -> Outcome | None:
         self.arguments.reset()
         returned = launch(*self.arguments.values)
-        said = self.arguments.damage() or objection(expected, self.arguments.results(returned), self.check.tolerance)
+        results, alone = self.arguments.results(returned), self.check.reference is None
+        said = self.arguments.damage() or objection(expected, results, self.check.tolerance, same_dtype=alone)
         return Failure(Stage.VERIFY, Kind.WRONG, said) if said else None

@@ -18,6 +18,9 @@ LONG_ENOUGH = 1e-3
 
 MOST_AT_ONCE = 1 << 20
 
+Restore = Callable[[], None]
+"""Puts back what a launch changed."""
+
 
 def honest(threads: int) -> str:
     """CPU time of the process for one thread (neighbours do not count, hidden threads do); else wall time."""
@@ -40,24 +43,15 @@ class HostTimer:
         return (now() - start) * 1e-9
 
 
-def repeated(timer: Timer, restore: Callable[[], None] | None, seconds: float = 0.1) -> Timing:
+def repeated(timer: Timer, restore: Restore | None, seconds: float = 0.1) -> Timing:
     """Samples of `timer` for about `seconds`, each long enough for the clock; at least three.
 
     `restore` puts back what a launch changes; then each sample is a single launch, since a second one would
     start from something else.
     """
-    if restore:
-        restore()
     # Wall time bounds the effort, whatever the clock: a kernel that waits costs no CPU time, but it costs ours.
     began = perf_counter()
-    count, took = 1, 0.0
-    while took < LONG_ENOUGH and count < MOST_AT_ONCE:
-        started = perf_counter()
-        timer(count)
-        took = perf_counter() - started
-        if restore:
-            break
-        count *= 2 if took < LONG_ENOUGH else 1
+    count = _calibrated(timer, restore)
     samples: list[float] = []
     while len(samples) < 3 or (perf_counter() - began < seconds and len(samples) < 50):
         if restore:
@@ -66,3 +60,33 @@ def repeated(timer: Timer, restore: Callable[[], None] | None, seconds: float = 
     if not all(isfinite(sample) for sample in samples):
         raise ValueError("the clock returned a time that is no number")
     return Timing(tuple(samples), timer.clock)
+
+
+def visitor(timer: Timer, restore: Restore | None) -> Callable[[], float]:
+    """A visit to a candidate, hot: a burst whose first launch does not count, because another ran before it."""
+    count = _calibrated(timer, restore)
+
+    def visit() -> float:
+        if restore:
+            restore()
+        timer(1)
+        if restore:
+            restore()
+        return max(timer(count) / count, 1e-12)
+
+    return visit
+
+
+def _calibrated(timer: Timer, restore: Restore | None) -> int:
+    """How many launches make a sample long enough; one, if each needs its arguments restored."""
+    count, took = 1, 0.0
+    if restore:
+        restore()
+    while took < LONG_ENOUGH and count < MOST_AT_ONCE:
+        started = perf_counter()
+        timer(count)
+        took = perf_counter() - started
+        if restore:
+            break
+        count *= 2 if took < LONG_ENOUGH else 1
+    return count

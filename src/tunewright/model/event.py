@@ -28,6 +28,12 @@ class Tried(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
+class Raced(msgspec.Struct, frozen=True):
+    """The search is over, and its finalists are about to be raced."""
+
+    finalists: int
+
+
 class Decided(msgspec.Struct, frozen=True):
     """A search ended in a decision."""
 
@@ -41,5 +47,5 @@ class Missed(msgspec.Struct, frozen=True):
     tier: Tier
 
 
-Event = Started | Tried | Decided | Missed
+Event = Started | Tried | Raced | Decided | Missed
 Listener = Callable[[Event], None]

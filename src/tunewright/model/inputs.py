@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.errors import SignatureError
-from tunewright.model.signature import Parameter
+from tunewright.model.signature import NO_DEFAULT, Parameter
 
 
 class Array(msgspec.Struct, frozen=True, tag="array"):
@@ -75,6 +75,12 @@ class Inputs(msgspec.Struct, frozen=True):
                 made.append(Array(tuple(d if isinstance(d, int) else dims[d] for d in role.dims), dtype))
             elif parameter.name in dims:
                 made.append(Scalar(dims[parameter.name]))
+            elif parameter.default is not NO_DEFAULT:
+                made.append(Scalar(parameter.default))
+            elif parameter.kind is float:
+                made.append(Scalar(1.0))
+            elif parameter.kind is not None:
+                raise SignatureError(f"no value given for {parameter.name}; add {parameter.name}=... to the sizes")
             else:
                 raise SignatureError(
                     f"cannot make {parameter.name!r} from sizes alone: name its dimensions, as in "
@@ -90,11 +96,12 @@ def _like(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> Array | Sc
         if role and role.dims:
             shape = tuple(d if isinstance(d, int) else dims[d] for d in role.dims)
         order = tuple(sorted(range(arg.ndim), key=lambda i: (-abs(arg.strides[i]), i)))
-        return Array(shape, arg.dtype.name, () if order == tuple(range(arg.ndim)) else order)
+        name = arg.dtype.name if arg.dtype.isnative else arg.dtype.str
+        return Array(shape, name, () if order == tuple(range(arg.ndim)) else order)
     value = arg.item() if isinstance(arg, np.generic) else arg
     if isinstance(value, bool | int | float | str) or value is None:
         return Scalar(dims.get(parameter.name, value) if isinstance(value, int) else value)
     raise SignatureError(
-        f"no recipe for {parameter.name!r}, a {type(arg).__name__}: give the kernel an `inputs=` function, "
-        'or tune in this process with isolation="none"'
+        f"no recipe for {parameter.name!r}, a {type(arg).__name__}: "
+        "give the kernel an `inputs=` function that makes its arguments"
     )

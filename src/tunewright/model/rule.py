@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +20,6 @@ CHECKED_ROWS = 32
 """How many rows of each whole-column answer are compared with the plain one."""
 
 _REFUSALS = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, NotImplementedError)
-
-_ALLOWED = (
-    ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd, ast.BinOp,
-    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Compare, ast.Eq, ast.NotEq,
-    ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Name, ast.Load, ast.Constant, ast.Tuple,
-    ast.List, ast.IfExp,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,23 +84,6 @@ class Rule:
         if not self.reads:
             raise SpaceError(f"rule {self.reason!r} reads no knob; its parameters are the names of knobs")
 
-    @classmethod
-    def parse(cls, text: str, reason: str | None = None) -> Rule:
-        """A rule from an arithmetic expression, such as a tuning file holds; nothing else is accepted."""
-        try:
-            tree = ast.parse(text.strip(), mode="eval")
-        except SyntaxError as error:
-            raise SpaceError(f"cannot read the rule {text!r}: {error.msg}") from error
-        for node in ast.walk(tree):
-            if not isinstance(node, _ALLOWED):
-                raise SpaceError(f"a rule in text is plain arithmetic; {type(node).__name__} in {text!r} is not")
-        head = f"lambda {', '.join(sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}))}: "
-        # The expression is arithmetic on its own parameters and sees no builtins: data, not code.
-        scope = {"__builtins__": {}, "all_": _all, "any_": _any}
-        holds = eval(head + ast.unparse(tree), scope)  # noqa: S307
-        wide = eval(head + ast.unparse(ast.fix_missing_locations(_Wide().visit(tree))), scope)  # noqa: S307
-        return cls(reason or text.strip(), holds, wide)
-
     def broken_by(self, settings: Mapping[str, Value]) -> bool:
         """Whether `settings`, which binds every knob that is read, breaks this rule."""
         return not self._holds(tuple(settings[name] for name in self.reads))
@@ -161,34 +136,3 @@ class Rule:
         except _REFUSALS as error:
             settings = ", ".join(f"{name}={value!r}" for name, value in zip(self.reads, values, strict=True))
             raise SpaceError(f"rule {self.reason!r} raised {type(error).__name__}: {error} at {settings}") from error
-
-
-def _all(*parts: Any) -> Any:
-    """`and` that works on arrays."""
-    answer = parts[0]
-    for part in parts[1:]:
-        answer = np.logical_and(answer, part)
-    return answer
-
-
-def _any(*parts: Any) -> Any:
-    """`or` that works on arrays."""
-    answer = parts[0]
-    for part in parts[1:]:
-        answer = np.logical_or(answer, part)
-    return answer
-
-
-class _Wide(ast.NodeTransformer):
-    """Turns `a and b`, `a or b` and `not a` into calls that work on columns too."""
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        self.generic_visit(node)
-        name = "all_" if isinstance(node.op, ast.And) else "any_"
-        return ast.Call(ast.Name(name, ast.Load()), node.values, [])
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Not):
-            return ast.Compare(node.operand, [ast.Eq()], [ast.Constant(False)])
-        return node

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from tunewright.errors import SignatureError
 
 Dim = str | int
+
+Bucket = Callable[[str, int], int]
+"""The size that stands for a named dimension's size."""
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -36,12 +39,16 @@ InOut = Role()
 """An array the kernel reads and writes; what is assumed of an array without a role."""
 
 
+NO_DEFAULT: Any = inspect.Parameter.empty
+
+
 class Parameter(msgspec.Struct, frozen=True):
-    """One argument of a kernel: its name, and its role if it is declared to be an array."""
+    """One argument of a kernel: its name, its role if it is declared to be an array, or its kind if it is not."""
 
     name: str
     role: Role | None = None
     kind: type | None = None
+    default: Any = NO_DEFAULT
 
     @classmethod
     def of(cls, function: Callable[..., Any], knobs: Sequence[str]) -> tuple[Parameter, ...]:
@@ -54,8 +61,12 @@ class Parameter(msgspec.Struct, frozen=True):
         for parameter in signature.parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise SignatureError(f"{function.__qualname__} takes *args or **kwargs; name each argument instead")
-            if parameter.name not in knobs and parameter.kind != parameter.KEYWORD_ONLY:
-                found.append(cls(parameter.name, _role(parameter.annotation), _kind(parameter.annotation)))
+            if parameter.name in knobs:
+                continue
+            if parameter.kind == parameter.KEYWORD_ONLY:
+                raise SignatureError(f"{function.__qualname__}: {parameter.name!r} comes after *, but is no knob")
+            note = parameter.annotation
+            found.append(cls(parameter.name, _role(note), _kind(note), parameter.default))
         return tuple(found)
 
 
@@ -80,8 +91,8 @@ class Signature(msgspec.Struct, frozen=True):
         return f"{sizes} ({kinds})" if sizes else kinds
 
     @classmethod
-    def of(cls, parameters: Sequence[Parameter], args: Sequence[Any], buckets: Buckets | None = None) -> Signature:
-        """The signature of a call, with declared buckets applied to the named dimensions."""
+    def of(cls, parameters: Sequence[Parameter], args: Sequence[Any], bucket: Bucket | None = None) -> Signature:
+        """The signature of a call, with named dimensions put into buckets."""
         if len(args) != len(parameters):
             names = ", ".join(parameter.name for parameter in parameters)
             raise SignatureError(f"the kernel takes {len(parameters)} arguments ({names}); {len(args)} were given")
@@ -91,8 +102,8 @@ class Signature(msgspec.Struct, frozen=True):
         for parameter, arg in zip(parameters, args, strict=True):
             if isinstance(arg, int) and dims.get(parameter.name, arg) != arg:
                 raise SignatureError(f"{parameter.name} is {dims[parameter.name]} in the arrays, but {arg} was given")
-        if buckets:
-            dims = {name: buckets.round(name, size) for name, size in dims.items()}
+        if bucket:
+            dims = {name: bucket(name, size) for name, size in dims.items()}
         return cls(tuple(_describe(p, arg, dims) for p, arg in zip(parameters, args, strict=True)), dims)
 
 
@@ -113,6 +124,10 @@ def _note_dims(parameter: Parameter, arg: Any, dims: dict[str, int]) -> None:
 
 def _describe(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> str:
     """One argument as text; an array by dtype, shape and class of layout, an int by value, a float by type."""
+    if parameter.kind is float:
+        return "float"
+    if isinstance(arg, np.generic):
+        arg = arg.item()
     shape, dtype = getattr(arg, "shape", None), getattr(arg, "dtype", None)
     if shape is None or dtype is None:
         if isinstance(arg, bool | int | str) or arg is None:
@@ -141,38 +156,10 @@ def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
     dense, step = True, 1
     for i in reversed(order):
         dense, step = dense and strides[i] == step, step * shape[i]
-    if dense and order == sorted(order):
+    if 0 in shape or (dense and order == sorted(order)):
         return "C"
     extra = "" if dense else "+repeats" if any(strides[i] == 0 for i in order) else "+gaps"
     return f"order({','.join(map(str, order))}){extra}"
-
-
-class Buckets:
-    """Declared sizes: a dimension is rounded up to the next of its edges, so that tunings stay few."""
-
-    def __init__(self, edges: Mapping[str, Sequence[int] | str]) -> None:
-        self._edges = {name: None if spec == "pow2" else self._sorted(name, spec) for name, spec in edges.items()}
-
-    @staticmethod
-    def _sorted(name: str, spec: Sequence[int] | str) -> tuple[int, ...]:
-        if isinstance(spec, str) or not spec or not all(isinstance(edge, int) and edge > 0 for edge in spec):
-            raise SignatureError(f'buckets of {name!r} are "pow2" or a list of positive sizes, not {spec!r}')
-        return tuple(sorted(spec))
-
-    def __bool__(self) -> bool:
-        return bool(self._edges)
-
-    def __iter__(self) -> Any:
-        return iter(self._edges)
-
-    def round(self, name: str, size: int) -> int:
-        """The bucket of `size`: the smallest edge that holds it; sizes beyond the last edge share it."""
-        if name not in self._edges:
-            return size
-        edges = self._edges[name]
-        if edges is None:
-            return 1 << max(0, (size - 1).bit_length())
-        return edges[min(bisect_left(edges, size), len(edges) - 1)]
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -202,37 +189,10 @@ class Reading(msgspec.Struct, frozen=True):
         return cls(f"({', '.join(parts)},)" if parts else "()", {"_tunewright_look": _look})
 
 
-def cached_call(
-    parameters: Sequence[Parameter],
-    reading: Reading,
-    ready: Mapping[Hashable, Callable[..., Any]],
-    prepare: Callable[[Hashable, tuple[Any, ...]], Callable[..., Any]],
-) -> Callable[..., Any]:
-    """A `__call__` written out for these parameters, as `namedtuple` writes its own.
-
-    It looks up what `reading` says in `ready`, else asks `prepare`, and launches with the arguments as they came.
-    """
-    names = ", ".join(parameter.name for parameter in parameters)
-    comma = f"{names}," if names else ""
-    source = f"""
-def __call__(_tunewright_self, {names}):
-    _tunewright_mark = {reading.text}
-    _tunewright_launch = _tunewright_get(_tunewright_mark)
-    if _tunewright_launch is None:
-        _tunewright_launch = _tunewright_prepare(_tunewright_mark, ({comma}))
-    return _tunewright_launch({names})
-"""
-    scope: dict[str, Any] = {**reading.scope, "__name__": __name__}
-    scope |= {"_tunewright_get": ready.get, "_tunewright_prepare": prepare}
-    exec(source, scope)
-    made: Callable[..., Any] = scope["__call__"]
-    return made
-
-
 def _look(arg: Any) -> Hashable:
     """What distinguishes an argument whose kind was not declared."""
     cls = arg.__class__
-    if cls in _BY_VALUE:
+    if cls in _BY_VALUE or isinstance(arg, np.integer | np.bool_):
         return cls, arg
     shape = getattr(arg, "shape", None)
     if shape is not None:

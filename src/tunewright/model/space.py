@@ -83,8 +83,13 @@ class Space:
         """How many settings there are before any rule."""
         return sum(grid.combinations for grid in self._grids.values())
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
+        """How many configs there are; unlike `len`, of any magnitude."""
         return sum(grid.size for grid in self._grids.values())
+
+    def __len__(self) -> int:
+        return self.size
 
     def __contains__(self, config: object) -> bool:
         return isinstance(config, Mapping) and not self.objections(config)
@@ -124,7 +129,7 @@ class Space:
             if 0 <= index < grid.size:
                 return self._config(variant, grid, grid.codes_at(index))
             index -= grid.size
-        raise IndexError(f"the space has {len(self):,} configs")
+        raise IndexError(f"the space has {self.size:,} configs")
 
     def index(self, config: Mapping[str, Value]) -> int:
         """The number of `config`; a SpaceError that says why if it is not in the space."""
@@ -237,9 +242,12 @@ class Space:
     @cached_property
     def first(self) -> Config:
         """The first config: what is taken for the default where the user names none."""
-        if not len(self):
-            raise SpaceError("no config keeps every rule; `tunewright space` shows which rule excludes what")
-        return self[0]
+        try:
+            return self[0]
+        except IndexError:
+            raise SpaceError("no config keeps every rule; `tunewright space` shows which rule excludes what") from None
+        except SpaceError:  # too large to enumerate
+            return self.sample(np.random.default_rng(0))[0]
 
 
 def _unknown(name: str, known: list[str]) -> str:

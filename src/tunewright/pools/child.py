@@ -17,11 +17,12 @@ import msgspec
 
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.measure.attempt import Bench, Limits
+from tunewright.measure.race import Race, Terms
 from tunewright.model import wire
 from tunewright.model.config import Config
 from tunewright.model.inputs import Inputs
 from tunewright.model.trial import Stage, Trial
-from tunewright.pools.loading import find
+from tunewright.pools.loading import enter_worker, find
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -34,12 +35,20 @@ class Order(msgspec.Struct, frozen=True):
     cache: str
 
 
+class Task(msgspec.Struct, frozen=True):
+    """What a worker is to do: try the one config, or, with terms, race them all."""
+
+    configs: tuple[Config, ...]
+    terms: Terms | None = None
+
+
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker says: it is ready, it reached a stage, it has a trial, or the program itself is broken."""
+    """What a worker says: it is ready, it reached a stage, it has a result, or the program itself is broken."""
 
     ready: bool = False
     stage: Stage | None = None
     trial: Trial | None = None
+    race: Race | None = None
     broken: str | None = None
 
 
@@ -93,12 +102,16 @@ def serve(channel: Channel, make: Callable[[], Bench], limits: Limits) -> None:
     channel.send(Note(ready=True))
     while (body := channel.wait()) is not None:
         _limit_memory(limits.memory)
+        task = wire.decode(body, Task)
         try:
-            trial = bench(wire.decode(body, Config), lambda stage: channel.send(Note(stage=stage)))
+            if task.terms is None:
+                note = Note(trial=bench(task.configs[0], lambda stage: channel.send(Note(stage=stage))))
+            else:
+                note = Note(race=bench.race(task.configs, task.terms))
         except TunewrightError as error:
             channel.send(Note(broken=str(error)))
             return
-        channel.send(Note(trial=trial))
+        channel.send(note)
 
 
 def _limit_memory(more: int) -> None:
@@ -114,6 +127,7 @@ def settle() -> None:
     """Make this process a good child: it dies with its parent, leaves no core, ignores the terminal's Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.disable()
+    enter_worker()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform.startswith("linux"):
         set_parent_death_signal = 1

@@ -10,24 +10,28 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from tunewright.errors import BackendError
 from tunewright.measure.attempt import Bench, Limits
+from tunewright.measure.race import Race, Terms
 from tunewright.model import wire
 from tunewright.model.config import Config
 from tunewright.model.inputs import Inputs
 from tunewright.model.trial import Failure, Kind, Stage, Trial
-from tunewright.pools.child import Channel, Note, Order, serve, settle
+from tunewright.pools.child import Channel, Note, Order, Task, serve, settle
 from tunewright.remarks import Remarks
 
 log = Remarks(__name__)
 
 SLOW_START = 300.0
 LONG_WAIT = 3600.0
+GLANCE = 0.02
+"""Seconds between looks at a worker's memory."""
+
 # Not `-m`: the child must be the very module that a kernel loaded there imports.
 _CHILD = "from tunewright.pools.child import main; main()"
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -59,6 +63,14 @@ class Isolated:
         finally:
             worker.close()
 
+    def race(self, configs: Sequence[Config], terms: Terms) -> Race | None:
+        """The configs raced in one worker; None if it does not come to an end."""
+        worker = Worker(self)
+        try:
+            return worker.race(configs, terms)
+        finally:
+            worker.close()
+
 
 class Worker:
     """A child process that tries one config after another, until one of them misbehaves."""
@@ -69,6 +81,8 @@ class Worker:
         self.spent = False
         self._stage: Stage | None = None
         self._since = time.monotonic()
+        self._base = self._peak = 0
+        self._built = 0.0
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._channel, self._pid = self._start()
 
@@ -78,7 +92,6 @@ class Worker:
             if self.attempt.target is None:
                 return Channel(ours), self._fork(ours, theirs)
             threads = dict.fromkeys(_THREAD_VARIABLES, str(self.attempt.threads))
-            # The process is ours to reap: we want its resource usage, which Popen does not give.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _CHILD, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
@@ -118,10 +131,31 @@ class Worker:
     def give(self, config: Config) -> None:
         """Hand over the next config; a worker has one at a time."""
         self.config, self._since = config, time.monotonic()
+        self._base = self._peak = self._resident()
+        self._send(Task((config,)))
+
+    def race(self, configs: Sequence[Config], terms: Terms) -> Race | None:
+        """Race configs that are known to work; None if the worker dies or does not end in time."""
+        self._send(Task(tuple(configs), terms))
+        deadline = time.monotonic() + SLOW_START + self.attempt.limits.build * len(configs) + 2 * terms.seconds
+        self._channel.sock.settimeout(1.0)
+        while time.monotonic() < deadline:
+            try:
+                if not self._channel.fill():
+                    return None
+            except TimeoutError:
+                continue
+            while (body := self._channel.take()) is not None:
+                note = wire.decode(body, Note)
+                if note.race is not None or note.broken is not None:
+                    return note.race
+        return None
+
+    def _send(self, task: Task) -> None:
         try:
-            self._channel.send(config)
+            self._channel.send(task)
         except (BrokenPipeError, ConnectionResetError):
-            log.debug("worker %d died before it was given %s", self._pid, config)  # collect() says how
+            log.debug("worker %d died before it was given %s", self._pid, task)  # collect() says how
 
     def patience(self) -> float:
         """Seconds until the deadline of the present stage."""
@@ -131,7 +165,8 @@ class Worker:
 
     def collect(self, timeout: float = 0.0) -> Trial | None:
         """The trial, if the config given is finished, failed, dead or overdue; None if it still runs."""
-        self._channel.sock.settimeout(max(timeout, 1e-3))
+        self._channel.sock.settimeout(max(min(timeout, GLANCE), 1e-3))
+        self._peak = max(self._peak, self._resident())
         try:
             alive = self._channel.fill()
         except TimeoutError:
@@ -146,6 +181,8 @@ class Worker:
                 self.spent = isinstance(note.trial.outcome, Failure) and note.trial.outcome.stage is not Stage.BUILD
                 self._stage = Stage.BUILD
                 return note.trial
+            if self._stage is Stage.BUILD and note.stage is not Stage.BUILD:
+                self._built = time.monotonic() - self._since
             self._stage = Stage.BUILD if note.ready else note.stage
             self._since = time.monotonic()
         return None if alive else self._dead()
@@ -158,7 +195,7 @@ class Worker:
         return self._failed(Kind.HUNG, f"it did not end within {allowed:g} s")
 
     def _dead(self) -> Trial:
-        code, peak = self._reap()
+        code = self._reap()
         said = self._last_words()
         if self._stage is None and code == -signal.SIGKILL:
             # Nobody's fault here: the system or a person ended it before it began.
@@ -168,18 +205,20 @@ class Worker:
                 f"a worker died before it could try anything ({_fate(code)}){said}; "
                 "the reference or, without one, the default config crashes"
             )
-        limit = self.attempt.limits.memory
-        if peak > 0.8 * limit:
-            return self._failed(Kind.MEMORY, f"it used {peak >> 20:,} of {limit >> 20:,} MiB, then {_fate(code)}{said}")
+        used, limit = self._peak - self._base, self.attempt.limits.memory
+        if used > limit / 2:  # seen at the last glance: most programs do not survive an allocation that fails
+            return self._failed(
+                Kind.MEMORY, f"it used more than {used >> 20:,} of {limit >> 20:,} MiB, then {_fate(code)}{said}"
+            )
         return self._failed(Kind.CRASHED, f"{_fate(code)}{said}")
 
     def _failed(self, kind: Kind, reason: str) -> Trial:
         self.spent = True
         spent = time.monotonic() - self._since
-        built = spent if self._stage is Stage.BUILD else 0.0
+        built, ran = (spent, 0.0) if self._stage is Stage.BUILD else (self._built, spent)
         assert self.config is not None
         failure = Failure(self._stage or Stage.BUILD, kind, reason)
-        return Trial(self.config, failure, built, spent - built, at=time.time())
+        return Trial(self.config, failure, built, ran, at=time.time())
 
     def _last_words(self) -> str:
         size = self._output.seek(0, os.SEEK_END)
@@ -188,16 +227,23 @@ class Worker:
         tail = " ".join(line.strip() for line in lines[-6:] if line.strip())
         return f": {tail[-300:]}" if tail else ""
 
-    def _reap(self) -> tuple[int, int]:
-        """Exit code and peak memory of the ended child."""
+    def _reap(self) -> int:
+        """The exit code of the ended child."""
         if self._pid == 0:
-            return 0, 0
-        _, status, usage = os.wait4(self._pid, 0)
-        code = os.waitstatus_to_exitcode(status)
+            return 0
+        code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         if self.attempt.target is not None:
             self._process.returncode = code
         self._pid = 0
-        return code, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return code
+
+    def _resident(self) -> int:
+        """Bytes of memory the child holds now; the peak that the system keeps includes its parent's."""
+        try:
+            with open(f"/proc/{self._pid}/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
 
     def close(self) -> None:
         """End the child and whatever it started."""

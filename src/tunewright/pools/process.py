@@ -8,7 +8,7 @@ from selectors import EVENT_READ, DefaultSelector
 from tunewright.errors import PluginError
 from tunewright.model.config import Config
 from tunewright.model.trial import Trial
-from tunewright.pools.isolate import Isolated, Worker
+from tunewright.pools.isolate import GLANCE, Isolated, Worker
 from tunewright.ports.pool import Attempt
 
 
@@ -50,7 +50,7 @@ class ProcessPool:
         with DefaultSelector() as selector:
             for worker in self._busy:
                 selector.register(worker, EVENT_READ)
-            selector.select(min(worker.patience() for worker in self._busy))
+            selector.select(GLANCE)
         for worker in list(self._busy):
             if (trial := worker.collect()) is not None:
                 self._busy.remove(worker)

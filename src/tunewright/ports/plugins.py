@@ -7,13 +7,6 @@ from typing import Any
 from tunewright.errors import PluginError
 
 
-def installed(port: str) -> list[str]:
-    """The names registered under the entry-point group `tunewright.<port>`."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and a cached launch never needs it
-
-    return sorted(entry_points(group=f"tunewright.{port}").names)
-
-
 def load(port: str, name: str) -> Any:
     """The object registered as `name` under the entry-point group `tunewright.<port>`."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and a cached launch never needs it

@@ -9,7 +9,7 @@ from tunewright.model.config import Config
 from tunewright.model.trial import Trial
 
 Attempt = Callable[[Config], Trial]
-"""Tries one config; whatever the config breaks is in the trial it returns."""
+"""Tries one config; whatever the config breaks is in the trial it returns. It may also have a method `race`."""
 
 
 class Pool(Protocol):

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from tunewright.model.decision import Decision, Problem
-from tunewright.model.event import Decided, Event, Started, Tried
+from tunewright.model.event import Decided, Event, Raced, Started, Tried
 from tunewright.model.trial import Failure, Trial
 from tunewright.report import words
 
@@ -83,7 +83,7 @@ def heading(problem: Problem) -> str:
 
 
 def _size(problem: Problem) -> str:
-    return words.counted(len(problem.space), "config") if problem.space.combinations <= 10**8 else "a large space"
+    return words.counted(problem.space.size, "config") if problem.space.combinations <= 10**8 else "a large space"
 
 
 def verdict(decision: Decision) -> str:
@@ -119,6 +119,11 @@ class Progress:
         elif isinstance(event, Tried) and self._standing is not None:
             self._standing.note(event)
             self._show()
+        elif isinstance(event, Raced):
+            self.stop()
+            if self._standing is not None:
+                self._say(self._standing.line())
+            self._say(f"racing {words.counted(event.finalists, 'finalist')} against each other, the default among them")
         elif isinstance(event, Decided):
             self.stop()
             self._say(f"decided  {verdict(event.decision)}")

@@ -96,4 +96,10 @@ def _try(store: Store, verb: str, *args: Any, **options: Any) -> Any:
 
 
 def _skipped(store: Store, error: StoreError) -> None:
-    log.warning("%s is skipped: %s", type(store).__name__, error)
+    """Say that a store fails: aloud once, then for those who listen closely."""
+    say = log.debug if id(store) in _said else log.warning
+    _said.add(id(store))
+    say("%s is skipped: %s", type(store).__name__, error)
+
+
+_said: set[int] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +64,7 @@ class SqliteStore:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, cached_statements=32)
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA journal_mode = WAL")
+        self._turn_on_wal(connection)
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, SCHEMA):
             connection.close()
@@ -75,6 +76,18 @@ class SqliteStore:
             connection.execute(f"PRAGMA user_version = {SCHEMA}")
             connection.execute("COMMIT")
         return connection
+
+    @staticmethod
+    def _turn_on_wal(connection: sqlite3.Connection) -> None:
+        """Write-ahead mode, once in the life of a file. SQLite does not wait its turn for this, so we do."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     @contextmanager
     def _said(self, what: str) -> Iterator[sqlite3.Connection]:

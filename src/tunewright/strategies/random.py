@@ -13,6 +13,7 @@ from tunewright.model.space import Space
 from tunewright.model.trial import Trial
 
 RETRIES = 64
+MOST_NUMBERED = 1 << 62
 
 
 class Deck:
@@ -44,6 +45,8 @@ class RandomSearch:
         try:
             sizes = list(space.sizes().values())
         except SpaceError:
+            return
+        if max(sizes) >= MOST_NUMBERED:
             return
         self._decks = [Deck(start, size) for start, size in zip(accumulate([0, *sizes]), sizes, strict=False)]
 

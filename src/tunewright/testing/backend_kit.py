@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from tunewright.fronts.call import cached_call
 from tunewright.model import wire
 from tunewright.model.config import Config
 from tunewright.model.key import Key
-from tunewright.model.signature import Signature, cached_call
+from tunewright.model.signature import Signature
 from tunewright.ports.backend import Backend, Kernel
 
 MODE = {"threads": "1"}

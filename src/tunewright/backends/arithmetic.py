@@ -1,0 +1,60 @@
+"""Arithmetic: rules from text, such as tuning files hold; parsed as arithmetic, never run as code."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+
+from tunewright.errors import SpaceError
+from tunewright.model.rule import Rule
+
+_ALLOWED = (
+    ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd, ast.BinOp,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Compare, ast.Eq, ast.NotEq,
+    ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Name, ast.Load, ast.Constant, ast.Tuple,
+    ast.List, ast.IfExp,
+)  # fmt: skip
+
+
+def rule(text: str, reason: str | None = None) -> Rule:
+    """A rule from an arithmetic expression over knobs; nothing else is accepted."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise SpaceError(f"cannot read the rule {text!r}: {error}") from error
+    for node in ast.walk(tree):
+        if not isinstance(node, _ALLOWED):
+            raise SpaceError(f"a rule in text is plain arithmetic; {type(node).__name__} in {text!r} is not")
+    head = f"lambda {', '.join(sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}))}: "
+    # The expression is arithmetic on its own parameters and sees no builtins: data, not code.
+    scope = {"__builtins__": {}, "all_": _all, "any_": _any}
+    holds = eval(head + ast.unparse(tree), scope)  # noqa: S307
+    wide = eval(head + ast.unparse(ast.fix_missing_locations(_Wide().visit(tree))), scope)  # noqa: S307
+    return Rule(reason or text.strip(), holds, wide)
+
+
+def _all(*parts: Any) -> Any:
+    """`and` that works on arrays."""
+    return np.logical_and.reduce(np.broadcast_arrays(*parts))
+
+
+def _any(*parts: Any) -> Any:
+    """`or` that works on arrays."""
+    return np.logical_or.reduce(np.broadcast_arrays(*parts))
+
+
+class _Wide(ast.NodeTransformer):
+    """Turns `a and b`, `a or b` and `not a` into what works on columns too."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        name = "all_" if isinstance(node.op, ast.And) else "any_"
+        return ast.Call(ast.Name(name, ast.Load()), node.values, [])
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not):
+            return ast.Compare(node.operand, [ast.Eq()], [ast.Constant(False)])
+        return node
