@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,12 +21,8 @@ CHECKED_ROWS = 32
 _REFUSALS = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, NotImplementedError)
 
 
-@dataclass(frozen=True)
 class Knob:
     """One thing a kernel lets us turn; its values are ordered, usually from small to large."""
-
-    name: str
-    values: tuple[Value, ...]
 
     def __init__(self, name: str, values: Iterable[Any]) -> None:
         if not name.isidentifier() or name == VARIANT:
@@ -40,8 +35,10 @@ class Knob:
             raise SpaceError(f"knob {name!r} has no values; give at least one")
         if len(set(offered)) != len(offered):
             raise SpaceError(f"knob {name!r} offers a value twice: {', '.join(map(repr, offered))}")
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "values", offered)
+        self.name, self.values = name, offered
+
+    def __repr__(self) -> str:
+        return f"Knob({self.name!r}, {list(self.values)})"
 
     def __len__(self) -> int:
         return len(self.values)
@@ -62,27 +59,25 @@ class Knob:
         return {value: code for code, value in enumerate(self.values)}
 
 
-@dataclass(frozen=True)
 class Rule:
     """A condition every config keeps; the parameter names of `holds` say which knobs it reads.
 
     `wide` may say the same for whole numpy columns where `holds` itself does not work on them.
     """
 
-    reason: str
-    holds: Callable[..., Any]
-    wide: Callable[..., Any] | None = None
-    reads: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.reason, str) or not callable(self.holds):
+    def __init__(self, reason: str, holds: Callable[..., Any], wide: Callable[..., Any] | None = None) -> None:
+        if not isinstance(reason, str) or not callable(holds):
             raise SpaceError('a rule is a reason and a function of knobs: Rule("a <= b", lambda a, b: a <= b)')
-        parameters = inspect.signature(self.holds).parameters.values()
+        parameters = inspect.signature(holds).parameters.values()
         if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
-            raise SpaceError(f"rule {self.reason!r} takes *args or **kwargs; name the knobs it reads instead")
-        object.__setattr__(self, "reads", tuple(p.name for p in parameters if p.default is p.empty))
+            raise SpaceError(f"rule {reason!r} takes *args or **kwargs; name the knobs it reads instead")
+        self.reason, self.holds, self.wide = reason, holds, wide
+        self.reads = tuple(p.name for p in parameters if p.default is p.empty)
         if not self.reads:
-            raise SpaceError(f"rule {self.reason!r} reads no knob; its parameters are the names of knobs")
+            raise SpaceError(f"rule {reason!r} reads no knob; its parameters are the names of knobs")
+
+    def __repr__(self) -> str:
+        return f"Rule({self.reason!r} of {', '.join(self.reads)})"
 
     def broken_by(self, settings: Mapping[str, Value]) -> bool:
         """Whether `settings`, which binds every knob that is read, breaks this rule."""
