@@ -14,8 +14,8 @@ from tunewright.model.decision import Decision, Evidence, Finalist, Problem
 from tunewright.model.trial import Failure, Timing, Trial, median
 
 MOST_FINALISTS = 8
-NEAR = 1.25
-"""How many times the best time a trial may have taken to be raced again: a block of samples errs by that much."""
+NEAR = 2.0
+"""How many times the best time a trial may have taken to be raced again: clocks and neighbours change that much."""
 
 
 def finalists(problem: Problem, trials: Sequence[Trial], incumbent: Config | None = None) -> list[Config]:

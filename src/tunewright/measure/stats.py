@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-CERTAIN = 3.0
+CERTAIN = 3.3
 """Standard errors beyond which a difference is believed; a race looks often, so it must be more than two."""
 
 UNKNOWN = 20.0

@@ -193,6 +193,8 @@ class Reading(msgspec.Struct, frozen=True):
 def _look(arg: Any) -> Hashable:
     """What distinguishes an argument whose kind was not declared."""
     cls = arg.__class__
+    if cls is np.ndarray:
+        return arg.shape, arg.flags.c_contiguous or arg.strides, arg.dtype
     if cls in _BY_VALUE or isinstance(arg, np.integer | np.bool_):
         return cls, arg
     shape = getattr(arg, "shape", None)
