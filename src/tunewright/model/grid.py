@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from tunewright.errors import SpaceError
 from tunewright.model.rule import Knob, Mask, Rule
 
-Codes = NDArray[np.int16] | NDArray[np.int32]
 Indices = NDArray[np.int64]
 
 BLOCK = 1 << 20
@@ -190,8 +189,8 @@ class Grid:
         return np.asarray(np.logical_and.reduce(masks))
 
 
-def _dtype(knob: Knob) -> type[np.int16] | type[np.int32]:
-    return np.int16 if len(knob) < 1 << 15 else np.int32
+def _dtype(knob: Knob) -> type[np.int8] | type[np.int16] | type[np.int32]:
+    return np.int8 if len(knob) < 1 << 7 else np.int16 if len(knob) < 1 << 15 else np.int32
 
 
 def _binding_order(knobs: Sequence[Knob], rules: Sequence[Rule]) -> tuple[Knob, ...]:
