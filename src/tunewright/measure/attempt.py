@@ -75,13 +75,16 @@ class Bench(msgspec.Struct, dict=True):
         """The right results. A reference that fails is a broken program, and raises."""
         if self.check.reference is not None:
             try:
-                return expected_from(self.check.reference, self.kernel.parameters, self.arguments.pristine)
+                with lease(self.device):  # a reference may use every core there is
+                    return expected_from(self.check.reference, self.kernel.parameters, self.arguments.pristine)
             except Exception as error:
                 raise BackendError(f"the reference raised {type(error).__name__}: {error}") from error
         try:
-            launch = self.backend.load(self.kernel, self.backend.build(self.kernel, self.default, self.signature))
-            self.arguments.reset()
-            results = self.arguments.results(launch(*self.arguments.values))
+            artifact = self.backend.build(self.kernel, self.default, self.signature)
+            with lease(self.device):
+                launch = self.backend.load(self.kernel, artifact)
+                self.arguments.reset()
+                results = self.arguments.results(launch(*self.arguments.values))
             if said := self.arguments.damage():
                 raise BackendError(said)
         except Exception as error:

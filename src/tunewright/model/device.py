@@ -22,5 +22,5 @@ class Device(msgspec.Struct, frozen=True):
     limits: dict[str, int] = {}
 
     def __str__(self) -> str:
-        cores = self.limits.get("cores")
-        return f"{self.model}, {cores} cores" if cores else self.model
+        name = self.model.replace("(R)", "").partition(" family ")[0]
+        return f"{name}, {self.limits['cores']} cores" if "cores" in self.limits else name

@@ -120,9 +120,9 @@ class Progress:
             self._standing.note(event)
             self._show()
         elif isinstance(event, Raced):
-            self.stop()
-            if self._standing is not None:
+            if self._live is None and self._standing is not None:
                 self._say(self._standing.line())
+            self.stop()
             self._say(f"racing {words.counted(event.finalists, 'finalist')} against each other, the default among them")
         elif isinstance(event, Decided):
             self.stop()
