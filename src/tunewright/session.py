@@ -137,29 +137,32 @@ class Session:
         budget = budget or self.budget()
         strategy = plugins.load("strategies", settings.strategy)(problem.space, np.random.default_rng(settings.seed))
         pool: Pool = plugins.load("pools", settings.pool)(settings.width)
-        journal = Journal(self.store, problem, self.emit, fresh=fresh)
         earlier = self.store.get(problem.key)
+        if earlier is not None and earlier.config in problem.space:
+            problem = msgspec.structs.replace(problem, seeds=(earlier.config, *problem.seeds))
+        journal = Journal(self.store, problem, self.emit, fresh=fresh)
         most = _at_most(problem, budget)
         self.emit(Started(problem, settings.strategy, most, budget.seconds, len(journal.known)))
+        incumbent = earlier.config if earlier else None
         interrupted: KeyboardInterrupt | None = None
+        raced = None
         try:
             search(problem, strategy, attempt, pool=pool, budget=budget, journal=journal)
+            raced = self._race(problem, attempt, journal, incumbent)
         except KeyboardInterrupt as stop:
             interrupted = stop
         finally:
             pool.close()
-        incumbent = earlier.config if earlier else None
-        raced = None if interrupted else self._race(problem, attempt, journal, incumbent)
         try:
             decision = decide(problem, journal.trials, incumbent, raced)
         except NothingWorked:
             if interrupted:
                 raise interrupted from None
             raise
-        # Of processes that tuned the same at once, the first to publish speaks for all.
-        decision = self.store.put(
-            _signed_off(decision, settings, complete=interrupted is None), replace=earlier is not None
-        )
+        decision = _signed_off(decision, settings, complete=interrupted is None)
+        # Of processes that tuned the same at once, the first to publish a whole search speaks for all.
+        standing = self.store.put(decision, replace=earlier is not None)
+        decision = standing if _complete(standing) else self.store.put(decision)
         self.emit(Decided(decision))
         if interrupted:
             raise interrupted

@@ -1,10 +1,11 @@
+import ctypes
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tunewright import C, Config, In, Knob, Out, Python, Space, Variant, tune
-from tunewright.backends.csource import normalised, pointers
+from tunewright.backends.csource import Argument, normalised, prototype
 from tunewright.backends.replay import Recording, Replay
 from tunewright.backends.variants import Variants
 from tunewright.errors import BackendError, SignatureError, SpaceError
@@ -135,7 +136,7 @@ class TestC(BackendContract):
             loaded(C(folder / "scale.c", "other"), kernel, Config(STEP=1), args)
         with pytest.raises(BackendError, match="macros"):
             C(folder / "scale.c", sizes="guess")
-        with pytest.raises(SignatureError, match="same kinds of arguments"):
+        with pytest.raises(SignatureError, match="not of the kind"):
             loaded(C(folder / "scale.c"), kernel, Config(STEP=1), args)(args[0], args[1], "x")
 
     def test_an_array_that_is_not_contiguous_is_refused_before_it_does_harm(self, backend, kernel) -> None:
@@ -193,16 +194,62 @@ def test_a_kernel_that_writes_gets_no_read_only_array(folder, kernel, args) -> N
 
 
 def test_an_array_of_another_dtype_is_refused_before_it_does_harm(folder, kernel, args) -> None:
-    with pytest.raises(SignatureError, match=r"x is an array of float64, but scale in scale.c takes float32"):
+    with pytest.raises(SignatureError, match="x is an array of float64, but the function takes"):
         key_of(C(folder / "scale.c"), kernel, [args[0].astype(np.float64), *args[1:]])
 
 
 def test_the_arguments_of_a_function_are_read_from_its_text() -> None:
-    text = (
-        "/* void f(int *a) { */ void f(const float *restrict x, int32_t y[], double s, struct s *p, uint8_t * q)\n{ }"
-    )
-    assert pointers(text, "f") == ["float32", "int32", None, None, "uint8"]
-    assert pointers(text, "g") == []
+    text = "/* void f(int *a) { */ void f(const float *restrict x, int32_t y[], double s, struct s *p, float t)\n{ }"
+    found = prototype(text, "f")
+    assert [argument.points_at for argument in found] == ["float32", "int32", None, None, None]
+    assert [argument.ctype for argument in found][2:] == [ctypes.c_double, ctypes.c_void_p, ctypes.c_float]
+    assert prototype(text, "g") is None
+    assert prototype("#if 0\nvoid f(double *x) {}\n#else\nvoid f(float *x) {}\n#endif", "f") is None
+    assert prototype("void f(void) {}", "f") == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "points_at", "fits"),
+    [("float32", "float32", True), ("float64", "float32", False), ("complex64", "float32", True),
+     ("float16", "uint16", True), ("bool", "uint8", True), ("int64", "int32", False), ("float32", None, True)],
+)  # fmt: skip
+def test_only_elements_of_another_size_are_refused(dtype, points_at, fits) -> None:
+    assert (Argument(points_at, None).misread(dtype) is None) == fits
+
+
+def test_scalars_are_passed_as_the_function_takes_them(tmp_path) -> None:
+    def fill(y: Out("N"), a: float, n: int): ...
+
+    path = tmp_path / "fill.c"
+    path.write_text("void fill(float *y, float a, int n) { for (int i = 0; i < n; i++) y[i] = a; }")
+    y, kernel = np.zeros(4, np.float32), kernel_of(fill, tmp_path)
+    launch = loaded(C(path), kernel, Config(), [y, 3.0, 4])
+    launch(y, 3.0, 4)
+    assert (y == 3).all()
+    launch(y, 5, np.int64(2))
+    assert y.tolist() == [5, 5, 3, 3]
+
+
+def test_a_function_that_takes_more_is_refused(tmp_path, args) -> None:
+    path = tmp_path / "scale.c"
+    path.write_text("void scale(float *x, float *y, double s, int more) { }")
+    with pytest.raises(SignatureError, match="takes 4 arguments, the kernel passes 3"):
+        key_of(C(path), kernel_of(scale, tmp_path), args)
+
+
+def test_memory_mapped_arrays_are_arrays(folder, kernel, args) -> None:
+    mapped = np.memmap(folder / "x.bin", np.float32, "w+", shape=64)
+    mapped[:] = 1
+    loaded(C(folder / "scale.c"), kernel, Config(STEP=1), args)(mapped, args[1], 0.5)
+    assert args[1][0] == 2.5
+
+
+def test_headers_that_a_knob_brings_in_count(folder, kernel, args) -> None:
+    (folder / "fast.h").write_text("#define MORE 5\n")
+    (folder / "scale.c").write_text('#if FAST\n#include "fast.h"\n#endif\n' + SOURCE.replace("+ shift", "+ MORE"))
+    before = key_of(C(folder / "scale.c"), kernel, args)
+    (folder / "fast.h").write_text("#define MORE 7\n")
+    assert key_of(C(folder / "scale.c"), kernel, args) != before
 
 
 def test_fast_math_stays_in_its_kernel(folder, kernel, args) -> None:

@@ -141,3 +141,30 @@ def test_digests_do_not_depend_on_the_seed_of_hashes(tmp_path) -> None:
         said.add(out.stdout)
     assert len(said) == 1
     assert digest_of(tmp_path, SCRIPT.format(2), "l1") != digest_of(tmp_path, SCRIPT.format(3), "l2")
+
+
+def test_helpers_behind_a_cache_and_partials_count(tmp_path) -> None:
+    text = """
+    import functools
+
+    @functools.lru_cache
+    def helper(n):
+        return n * {}
+
+    def kernel(x):
+        return helper(2) + x
+    """
+    assert digest_of(tmp_path, text.format(2), "c1") != digest_of(tmp_path, text.format(3), "c2")
+    from functools import partial
+
+    assert host.source_of(partial(max, 2)) != host.source_of(partial(max, 3))
+
+
+def test_functions_that_refer_to_each_other_are_read_once() -> None:
+    def even(n):
+        return n == 0 or odd(n - 1)
+
+    def odd(n):
+        return n != 0 and even(n - 1)
+
+    assert host.source_of(even) == host.source_of(even)

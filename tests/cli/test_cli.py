@@ -182,6 +182,40 @@ def test_a_store_can_be_named_everywhere(here) -> None:
     assert "SqliteStore is skipped" in said
 
 
+def test_more_searches_on_and_fresh_starts_over(here) -> None:
+    first = json.loads(tunewright("tune", "kernels.py:total", "--budget", "3", "--json", cwd=here).stdout)
+    assert first["counts"]["measurements"] == 3
+    more = json.loads(tunewright("tune", "kernels.py:total", "--budget", "2", "--more", "--json", cwd=here).stdout)
+    assert (more["counts"]["replayed"], more["counts"]["measurements"]) == (3, 2)
+    fresh = json.loads(tunewright("tune", "kernels.py:total", "--budget", "3", "--fresh", "--json", cwd=here).stdout)
+    assert fresh["counts"]["measurements"] == 3
+
+
+def test_a_decision_that_could_not_be_kept_is_no_success(here) -> None:
+    (here / "file").write_text("")
+    said = tunewright("tune", "kernels.py:total", "--store", "file/x.sqlite", cwd=here, status=2).stderr
+    assert "cannot read" in said or "not kept" in said
+
+
+def test_a_kernels_own_session_is_respected(here) -> None:
+    text = KERNEL.replace(
+        'shapes=[{"N": 64}]', 'shapes=[{"N": 64}], session=tw.Session(store="own.sqlite", mode="strict")'
+    )
+    (here / "own.py").write_text(text + "\nif __name__ == '__main__':\n    print(total(np.ones(64, np.float32)))\n")
+    tunewright("tune", "own.py:total", cwd=here)
+    assert (here / "own.sqlite").is_file()
+    done = subprocess.run([sys.executable, "own.py"], capture_output=True, text=True, cwd=here, check=True)
+    assert done.stdout == "64.0\n"
+
+
+def test_looking_at_a_package_tunes_nothing(here) -> None:
+    (here / "pkg").mkdir()
+    (here / "pkg" / "__init__.py").write_text("import pkg.mod\n")
+    (here / "pkg" / "mod.py").write_text(KERNEL + "\ntotal(np.ones(8, np.float32))\n")
+    assert "8 combinations" in tunewright("space", "pkg.mod:total", cwd=here).stdout
+    tunewright("show", cwd=here, status=1)
+
+
 def test_what_a_program_prints_is_not_our_answer(here) -> None:
     (here / "loud.py").write_text("print('hello')\n" + KERNEL)
     assert json.loads(tunewright("space", "loud.py:total", "--json", cwd=here).stdout)["feasible"] == 7

@@ -162,3 +162,36 @@ def test_a_store_that_takes_no_trials_does_not_stop_the_search(caplog) -> None:
 
     tuned_with(session(store=Full()), []).decide()
     assert "a later run may repeat it" in caplog.text
+
+
+def test_a_short_search_does_not_lose_a_good_earlier_decision() -> None:
+    def kernel(*, tile):
+        sum(range(3000 * (9 - tile)))
+        return 1
+
+    store = MemoryStore()
+    whole = tune(SPACE, session=session(store=store), default={"tile": 1})(kernel).decide()
+    again = tune(SPACE, session=session(store=store, trials=2), default={"tile": 1})(kernel).tune(fresh=True)
+    assert whole.config == again.config == Config(tile=8)
+
+
+def test_a_whole_search_is_worth_more_than_an_interrupted_one_published_meanwhile() -> None:
+    import msgspec
+
+    store = MemoryStore()
+    own = session(store=store)
+    tuned = tuned_with(own, [])
+    partial = decide(tuned.problem([]), [timed(2, 1)])
+    partial = msgspec.structs.replace(partial, evidence=msgspec.structs.replace(partial.evidence, complete=False))
+    own.listeners.append(lambda event: store.put(partial) if isinstance(event, Tried) else None)
+    assert tuned.decide().evidence.complete
+    assert store.get(tuned.problem([]).key).evidence.complete
+
+
+def test_the_gain_is_that_of_the_race() -> None:
+    from tunewright.measure.race import Race, Standing
+
+    standings = (Standing((3e-3, 3e-3), 2.0, 1.9, 2.1, 2), Standing((1e-3,) * 8, 1.0, 1.0, 1.0))
+    raced = ([Config(tile=1), Config(tile=4)], Race(1, standings, 0.01, True))
+    decision = decide(PROBLEM, [timed(1, 9), timed(4, 1)], None, raced)
+    assert decision.evidence.gain == pytest.approx(2.0)

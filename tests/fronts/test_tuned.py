@@ -2,6 +2,7 @@ import logging
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ SPACE = tw.Space(tw.Knob("step", [1, 2, 4]))
 
 def summed(x: tw.In("N"), *, step: int):
     return sum(float(x[i::step].sum()) for i in range(step))
+
+
+def clashing(x: tw.In("step"), *, step): ...
 
 
 def session(**options):
@@ -229,6 +233,10 @@ def test_a_decision_by_hand() -> None:
         (lambda: make(defualt={"step": 1}), SpaceError, "tune takes backend, buckets"),
         (lambda: tw.tune([1, 2]), SpaceError, "takes a space first"),
         (lambda: make(lambda x, stp: x), SpaceError, "takes no argument 'step'"),
+        (lambda: make()([1, 2]), SignatureError, "not what the kernel declares"),
+        (lambda: make(lambda step, x: x), SpaceError, "knobs come after"),
+        (lambda: make(lambda self, x, step: x), SignatureError, "no method"),
+        (lambda: make(clashing), SpaceError, "names both a knob and a dimension"),
         (lambda: make(lambda x, *, step, scale: x), SignatureError, "'scale' comes after"),
         (lambda: make(buckets={"M": [1]}), SignatureError, "no argument has such a dimension"),
         (lambda: make()(np.ones((2, 2))), SignatureError, "declared as"),
@@ -381,3 +389,34 @@ def test_a_space_beyond_counting_is_searched() -> None:
     exec(f"def kernel(*, {names}): return 0", scope)
     decision = tw.tune(space, session=session(trials=5))(scope["kernel"]).decide()
     assert decision.evidence.trials == 5
+
+
+def test_lists_are_restored_for_each_finalist_of_a_race() -> None:
+    lengths = []
+
+    def kernel(xs, *, step):
+        lengths.append(len(xs))
+        xs.append(step)
+
+    tuned = make(kernel, inputs=lambda: ([1, 2, 3],), reference=lambda xs: xs.append(9), tolerance=1e9)
+    with pytest.raises(tw.NothingWorked):  # the results differ, which is not what this is about
+        tuned([1, 2, 3])
+
+    def sort(xs, *, step):
+        lengths.append(xs == sorted(xs))
+        xs.sort()
+
+    lengths.clear()
+    make(sort, inputs=lambda: ([3, 1, 2],))([3, 1, 2])
+    assert not any(lengths[:-1]), "each launch began with an unsorted list"
+
+
+def test_a_kernel_goes_to_other_processes_by_name() -> None:
+    import pickle
+
+    sys.path.insert(0, str(Path(__file__).parent.parent / "kernels"))
+    from counted import double
+
+    assert pickle.loads(pickle.dumps(double)) is double  # noqa: S301 - our own bytes
+    with pytest.raises(TypeError, match="cannot be found by name"):
+        pickle.dumps(make())

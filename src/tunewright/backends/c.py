@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tunewright.backends.csource import listed, local_includes, normalised, pointers
+from tunewright.backends.csource import Argument, listed, local_includes, normalised, prototype
 from tunewright.backends.host import cpu, digest
 from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
@@ -50,6 +50,7 @@ class C:
             raise BackendError(f'sizes is "macros" or "arguments", not {sizes!r}')
         self._given, self._function, self._flags = Path(source).expanduser(), function, shlex.split(flags)
         self._named_compiler, self._sizes = compiler, sizes
+        self._seen: dict[str, list[Path]] = {}
 
     @cached_property
     def path(self) -> Path:
@@ -76,20 +77,21 @@ class C:
         wanted = self._named_compiler or ", ".join(_COMPILERS[language])
         raise BackendError(f"no compiler found (looked for {wanted}); install gcc or clang, or give `compiler=`")
 
-    @cached_property
-    def _headers(self) -> list[Path]:
-        """Every header of the user's that the source includes, wherever the flags let the compiler find it."""
-        try:
-            rule, _ = _run([self.compiler[0], "-MM", *self._flags, str(self.path)])
-        except BackendError:  # a source that asks for its knobs before it includes anything
-            return local_includes(self.path)
-        return listed(rule, self.path)
+    def _headers(self, text: str) -> list[Path]:
+        """Every header of the user's that the source includes: what the compiler finds, and what any `#if` may add."""
+        if text not in self._seen:
+            try:
+                rule, _ = _run([self.compiler[0], "-MM", *self._flags, str(self.path)])
+            except BackendError:  # a source that asks for its knobs before it includes anything
+                rule = ""
+            self._seen = {text: listed(rule, self.path)}
+        return list(dict.fromkeys(self._seen[text] + local_includes(self.path)))
 
     def _files(self) -> dict[str, str]:
         """The source and its headers, by name, as they are at this moment."""
-        files = {self.path: self.path.name}
-        files |= {header: os.path.relpath(header, self.path.parent) for header in self._headers}
-        return {name: path.read_text(errors="replace") for path, name in files.items() if path.is_file()}
+        text = self.path.read_text(errors="replace")
+        headers = {os.path.relpath(path, self.path.parent): path for path in self._headers(text)}
+        return {self.path.name: text} | {name: path.read_text(errors="replace") for name, path in headers.items()}
 
     def signature(self, kernel: Kernel) -> Reading:
         """How to tell calls apart."""
@@ -99,22 +101,26 @@ class C:
         """The source without comments and line numbers, this CPU, the compiler and its flags."""
         files = self._files()
         name = self._function or kernel.name
-        wanted = pointers(files[self.path.name], name)
+        self._check(kernel, signature, prototype(files[self.path.name], name))
+        source = digest(*(f"{part}\n{normalised(text)}" for part, text in sorted(files.items())), name, self._sizes)
+        toolchain = {"compiler": self.compiler[1], "flags": " ".join(self._flags)}
+        return Key(kernel.name, source, signature, cpu(), toolchain, mode)
+
+    def _check(self, kernel: Kernel, signature: Signature, taken: list[Argument] | None) -> None:
+        """Refuse what C would read as something else: it cannot say so itself."""
+        given = len(kernel.parameters) + (len(signature.dims) if self._sizes == "arguments" else 0)
+        if taken is not None and len(taken) != given:
+            raise SignatureError(
+                f"{self.path.name}: the function takes {len(taken)} arguments, the kernel passes {given}"
+            )
         for i, (parameter, text) in enumerate(zip(kernel.parameters, signature.args, strict=True)):
-            if ":" in text:
+            if text.rpartition("]")[2].startswith(":"):
                 raise SignatureError(
                     f"{parameter.name} is {text}, but a C kernel gets a bare pointer: "
                     f"pass np.ascontiguousarray({parameter.name})"
                 )
-            dtype = text.partition("[")[0]
-            if i < len(wanted) and wanted[i] not in (None, dtype):
-                raise SignatureError(
-                    f"{parameter.name} is an array of {dtype}, but {name} in {self.path.name} takes {wanted[i]}: "
-                    f"pass {parameter.name}.astype(np.{wanted[i]})"
-                )
-        source = digest(*(f"{part}\n{normalised(text)}" for part, text in sorted(files.items())), name, self._sizes)
-        toolchain = {"compiler": self.compiler[1], "flags": " ".join(self._flags)}
-        return Key(kernel.name, source, signature, cpu(), toolchain, mode)
+            if taken and (said := taken[i].misread(text.partition("[")[0])):
+                raise SignatureError(f"{parameter.name} is an array of {said} in {self.path.name}")
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
         """A shared library; one that was built before from the same content is not built again."""
@@ -135,7 +141,7 @@ class C:
                 unit, library = Path(scratch) / "kernel.o", Path(scratch) / "kernel.so"
                 _run([command, *options, "-fPIC", "-c", str(self.path), "-o", str(unit)])
                 linked = [option for option in options if option not in _NOT_AT_LINK]
-                _run([command, *linked, "-shared", str(unit), "-o", str(library), "-lm"])
+                _run([command, "-shared", str(unit), *linked, "-o", str(library), "-lm"])
                 if self._files() != files:
                     raise BackendError(f"{self.path.name} changed while it was being built; call again")
                 os.replace(library, artifact)
@@ -154,6 +160,9 @@ class C:
             ) from error
         function.restype = None
         dims = _dim_places(kernel.parameters) if self._sizes == "arguments" else []
+        taken = prototype(self.path.read_text(errors="replace"), name) or []
+        if taken and len(taken) == len(kernel.parameters) + len(dims) and all(argument.ctype for argument in taken):
+            function.argtypes = [argument.ctype for argument in taken]
         return CLaunch(function, kernel.parameters, dims)
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> HostTimer:
@@ -174,18 +183,25 @@ class CLaunch:
             function.argtypes = kinds + [ctypes.c_int64] * len(self._dims)
         try:
             found = [_address(arg) if arg.__class__ is np.ndarray else arg for arg in args]
-        except TypeError:
-            found = [self._slowly(p, arg) for p, arg in zip(self._parameters, args, strict=True)]
-        if self._dims:
-            found += [args[i].shape[axis] for i, axis in self._dims]
+        except (TypeError, ValueError):
+            found = self._slow(args)
+        sizes = [args[i].shape[axis] for i, axis in self._dims] if self._dims else []
         try:
-            function(*found)
-        except ctypes.ArgumentError as error:
-            raise SignatureError(f"a C kernel takes the same kinds of arguments in every call: {error}") from error
+            function(*found, *sizes)
+        except ctypes.ArgumentError:
+            try:
+                function(*self._slow(args), *sizes)
+            except ctypes.ArgumentError as error:
+                raise SignatureError(f"an argument is not of the kind that the C function takes: {error}") from error
+
+    def _slow(self, args: Sequence[Any]) -> list[Any]:
+        return [self._slowly(parameter, arg) for parameter, arg in zip(self._parameters, args, strict=True)]
 
     @staticmethod
     def _slowly(parameter: Parameter, arg: Any) -> Any:
         """A read-only array has an address too; only a kernel that promises not to write may have it."""
+        if isinstance(arg, np.generic):
+            return arg.item()
         if not isinstance(arg, np.ndarray):
             return arg
         if not arg.flags.writeable and (parameter.role is None or parameter.role.writes):

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 _QUOTED = r"""(?P<keep>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _COMMENTS = re.compile(_QUOTED + r"|/\*.*?\*/|//[^\n]*", re.DOTALL)
 _BLANKS = re.compile(_QUOTED + r"|\s+")
 _LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
-DTYPES = {
-    "float": "float32", "double": "float64", "_Float16": "float16", "int8_t": "int8", "int16_t": "int16",
-    "int32_t": "int32", "int64_t": "int64", "uint8_t": "uint8", "uint16_t": "uint16", "uint32_t": "uint32",
-    "uint64_t": "uint64", "int": "int32", "bool": "bool", "_Bool": "bool",
+_TYPES: dict[str, tuple[str, Any]] = {
+    "float": ("float32", ctypes.c_float), "double": ("float64", ctypes.c_double), "_Float16": ("float16", None),
+    "int8_t": ("int8", ctypes.c_int8), "int16_t": ("int16", ctypes.c_int16), "int32_t": ("int32", ctypes.c_int32),
+    "int64_t": ("int64", ctypes.c_int64), "uint8_t": ("uint8", ctypes.c_uint8), "uint16_t": ("uint16", ctypes.c_uint16),
+    "uint32_t": ("uint32", ctypes.c_uint32), "uint64_t": ("uint64", ctypes.c_uint64), "int": ("int32", ctypes.c_int),
+    "long": ("int64", ctypes.c_long), "size_t": ("uint64", ctypes.c_size_t), "bool": ("bool", ctypes.c_bool),
 }  # fmt: skip
-"""What a pointer to each of these types may point at; a type that is not listed is not judged."""
+"""C types as numpy and ctypes know them; a type that is not listed is not judged."""
 
-_QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__", "struct", "static"}
+_QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__", "static"}
+
+
+class Argument(NamedTuple):
+    """One argument of a C function: what a pointer points at (None: unknown), and how ctypes passes it."""
+
+    points_at: str | None
+    ctype: Any
+
+    def misread(self, dtype: str) -> str | None:
+        """What C would take an array of `dtype` for, if elements of another size; None if it fits or is unknown."""
+        try:
+            given, taken = np.dtype(dtype), np.dtype(self.points_at) if self.points_at else None
+        except TypeError:
+            return None
+        if taken is None or given.kind == "c" or given.itemsize == taken.itemsize:
+            return None
+        return f"{dtype}, but the function takes a pointer to {taken}"
 
 
 def normalised(text: str) -> str:
@@ -49,14 +72,17 @@ def listed(rule: str, source: Path) -> list[Path]:
     return [path for path in paths if path != source]
 
 
-def pointers(text: str, function: str) -> list[str | None]:
-    """For each argument of `function`, the dtype it points at; None where it is no pointer or of another type."""
-    found = re.search(rf"\bvoid\s+{re.escape(function)}\s*\(([^)]*)\)\s*\{{", normalised(text))
-    if not found:
-        return []
-    kinds: list[str | None] = []
-    for argument in found[1].split(","):
-        words = [word for word in re.findall(r"\w+", argument) if word not in _QUALIFIERS]
-        pointed = "*" in argument or "[" in argument
-        kinds.append(DTYPES.get(words[0]) if pointed and len(words) == 2 else None)
-    return kinds
+def prototype(text: str, function: str) -> list[Argument] | None:
+    """The arguments of `function` as its definition has them; None if there is none to read, or more than one."""
+    found = re.findall(rf"\bvoid\s+{re.escape(function)}\s*\(([^)]*)\)\s*\{{", normalised(text))
+    if len(found) != 1:
+        return None
+    return [_argument(part) for part in found[0].split(",") if part.strip() not in ("", "void")]
+
+
+def _argument(text: str) -> Argument:
+    words = [word for word in re.findall(r"\w+", text) if word not in _QUALIFIERS]
+    dtype, ctype = _TYPES.get(words[0], (None, None)) if len(words) == 2 else (None, None)
+    if "*" in text or "[" in text:
+        return Argument(dtype, ctypes.c_void_p)
+    return Argument(None, ctype)

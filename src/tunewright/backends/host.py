@@ -9,7 +9,7 @@ import platform
 import sys
 import textwrap
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -85,35 +85,48 @@ def source_of(function: Callable[..., Any]) -> str:
     Comments, line numbers, names of files and docstrings do not count; nor does what other modules define.
     """
     parts: dict[str, str] = {}
-    _gather(getattr(function, "__qualname__", ""), function, parts)
+    _gather(getattr(function, "__qualname__", ""), function, parts, set())
     return digest(*(f"{name}\n{text}" for name, text in sorted(parts.items())))
 
 
-def _gather(name: str, value: Any, parts: dict[str, str]) -> None:
-    """Add what `value`, known as `name`, contributes; each name once."""
-    if name in parts:
-        return
+def _gather(name: str, value: Any, parts: dict[str, str], seen: set[int]) -> None:
+    """Add what `value`, known as `name`, contributes; each object once."""
     if (plain := _plain(value)) is not None:
         parts[name] = plain
         return
-    function = inspect.unwrap(value) if callable(value) else value
-    if isinstance(value, list | dict | set | bytearray):
+    if id(value) in seen or isinstance(value, list | dict | set | bytearray):
         return
+    seen.add(id(value))
+    if isinstance(value, partial):
+        for i, part in enumerate([value.func, *value.args, *(x for item in value.keywords.items() for x in item)]):
+            _gather(f"{name} part {i}", part, parts, seen)
+        return
+    function = inspect.unwrap(value) if callable(value) else value
     if not isinstance(function, FunctionType):
         parts[name] = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
         return
+    seen.add(id(function))
     parts[name] = _syntax(function)
-    inner: dict[str, Any] = {f"default {i}": d for i, d in enumerate(function.__defaults__ or ())}
-    inner |= {f"default {n}": d for n, d in (function.__kwdefaults__ or {}).items()}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    inner |= {f"closure {n}": c.cell_contents for n, c in cells if c.cell_contents is not function}
+    for label, held in _held(function).items():
+        _gather(f"{name} {label}", held, parts, seen)
     for used in sorted(_names(function.__code__)):
         found = function.__globals__.get(used)
-        same_module = isinstance(found, FunctionType) and found.__module__ == function.__module__
+        inner = inspect.unwrap(found) if callable(found) else found
+        same_module = isinstance(inner, FunctionType) and inner.__module__ == function.__module__
         if same_module or _plain(found) is not None:
-            _gather(f"global {used}", found, parts)
-    for label, held in inner.items():
-        _gather(f"{name} {label}", held, parts)
+            _gather(f"global {used}", found, parts, seen)
+
+
+def _held(function: FunctionType) -> dict[str, Any]:
+    """What a function carries with it: defaults, and what it closes over."""
+    held: dict[str, Any] = {f"default {i}": value for i, value in enumerate(function.__defaults__ or ())}
+    held |= {f"default {name}": value for name, value in (function.__kwdefaults__ or {}).items()}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            held[f"closure {name}"] = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+    return held
 
 
 def _plain(value: Any) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from tunewright.errors import SignatureError, TunewrightError
 from tunewright.fronts.tuned import Tuned
@@ -98,8 +99,14 @@ def _sizes(kernel: Tuned, text: str) -> dict[str, int]:
 
 
 def session_for(kernel: Tuned | None, given: Mapping[str, Any], listeners: tuple[Any, ...] = ()) -> Session:
-    """A session with what was typed over what the kernel and the settings say."""
-    made = Session(listeners=listeners, **given)
+    """A session with what was typed over what the kernel and the settings say; a command that tunes, tunes."""
+    typed = {name: value for name, value in given.items() if value is not None}
+    own = kernel.declared.session if kernel is not None else None
+    if own is None:
+        made = Session(listeners=listeners, **typed)
+    else:
+        settings = msgspec.structs.replace(own.settings, **typed)
+        made = Session(settings, store=None if "store" in typed else own.store, listeners=listeners)
     if kernel is not None:
         kernel.using(made)
     return made

@@ -9,10 +9,11 @@ import click
 from tunewright.cli import output
 from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
 from tunewright.engine.budget import Budget
+from tunewright.errors import StoreError
 from tunewright.fronts.tuned import Tuned
-from tunewright.model.decision import Decision
+from tunewright.model.decision import Decision, Problem
 from tunewright.report.progress import Progress, verdict
-from tunewright.session import Session
+from tunewright.session import Session, open_store
 
 
 @click.command()
@@ -43,10 +44,19 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
         if stored is not None and (stored.evidence is None or stored.evidence.complete):
             answers.append(_told(session, stored, as_json, known=True))
             continue
-        limit = Budget(spend.trials, spend.seconds) if spend else None
+        limit = Budget(spend.trials, spend.seconds) if spend else session.budget()
+        if more and limit.trials is not None:  # as many again
+            limit.trials += len({trial.config for trial in session.store.trials(kernel.problem(args).key)})
         answers.append(_told(session, _searched(kernel, args, limit, fresh), as_json, known=False))
+        _require_kept(session, kernel.problem(args))
     if as_json:
         output.as_json(answers[0] if len(answers) == 1 else answers)
+
+
+def _require_kept(session: Session, problem: Problem) -> None:
+    """A decision that only this process knows is not remembered, and must not look as if it were."""
+    if open_store(session.settings.store_location).get(problem.key) is None:
+        raise StoreError(f"the decision was not kept in {session.settings.store_location}; give another --store")
 
 
 def _searched(kernel: Tuned, args: list[Any], budget: Budget | None, fresh: bool) -> Decision:

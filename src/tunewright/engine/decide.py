@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from tunewright.errors import NothingWorked
 from tunewright.measure.race import Race
@@ -38,44 +39,58 @@ def decide(
     Judged by a race if there was one, else by the samples of the trials. Among configs that tie, the first in
     canonical order is taken, so that two runs that see the same choose the same.
     """
-    timed = [(trial, trial.outcome) for trial in trials if isinstance(trial.outcome, Timing)]
+    timed = {trial.config: trial.outcome for trial in trials if isinstance(trial.outcome, Timing)}
     if not timed:
         raise NothingWorked(_post_mortem(problem, trials))
-    if raced is None:
-        field = {trial.config: _finalist(trial.config, timing.samples) for trial, timing in timed}
-        leader = min(field.values(), key=lambda f: (f.seconds, problem.space.rank(f.config)))
-        tied = [config for config, finalist in field.items() if finalist.low <= leader.high]
-        equal = [config for config in tied if field[config].seconds == leader.seconds]
-    else:
-        configs, race = raced
-        field = {c: _finalist(c, s.samples) for c, s in zip(configs, race.standings, strict=True)}
-        tied = [configs[i] for i in race.ties]
-        equal = [configs[i] for i in race.ties if race.standings[i].ratio <= 1 + race.margin]
-    chosen = min(equal, key=problem.space.rank)
-    notes = []
-    for config, note in (
-        (incumbent, "no gain over the earlier decision"),
-        (problem.default, "no gain over the default"),
-    ):
-        if config in tied:
-            chosen, notes = config, [note]
+    field = _by_trials(timed) if raced is None else _by_race(*raced)
+    chosen, notes = min(field.equal, key=problem.space.rank), []
+    for config, whom in ((incumbent, "earlier decision"), (problem.default, "default")):
+        if config in field.tied:
+            chosen, notes = config, [f"no gain over the {whom}"]
             break
-    if problem.default not in {trial.config for trial, _ in timed}:
+    if problem.default not in timed:
         notes.append("the default config does not work here")
-    default, best = field.get(problem.default), field[chosen]
+    others = [field.places[config] for config in field.tied if config != chosen]
+    best, slower = field.places[chosen], field.ratios.get(problem.default)
     evidence = Evidence(
         seconds=best.seconds,
         low=best.low,
         high=best.high,
-        default_seconds=default.seconds if default else None,
-        ties=tuple(sorted((field[c] for c in tied if c != chosen), key=lambda f: f.seconds)[:MOST_FINALISTS]),
+        # Paired: both sides of a ratio have met the same rounds, their medians have not.
+        default_seconds=best.seconds * slower / field.ratios[chosen] if slower else None,
+        ties=tuple(sorted(others, key=lambda finalist: finalist.seconds)[:MOST_FINALISTS]),
         trials=len(trials),
         failures=sum(isinstance(trial.outcome, Failure) for trial in trials),
-        clock=timed[0][1].clock,
+        clock=timed[chosen].clock,
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         notes=tuple(notes),
     )
     return Decision(problem.key, chosen, evidence)
+
+
+class _Field(NamedTuple):
+    """Who ran: places, times over the leader's, who cannot be told from the leader, and who is as good as it."""
+
+    places: dict[Config, Finalist]
+    ratios: dict[Config, float]
+    tied: list[Config]
+    equal: list[Config]
+
+
+def _by_trials(timed: Mapping[Config, Timing]) -> _Field:
+    places = {config: _finalist(config, timing.samples) for config, timing in timed.items()}
+    leader = min(places.values(), key=lambda finalist: finalist.seconds)
+    ratios = {config: finalist.seconds / leader.seconds for config, finalist in places.items()}
+    tied = [config for config, finalist in places.items() if finalist.low <= leader.high]
+    return _Field(places, ratios, tied, [config for config in tied if ratios[config] == 1])
+
+
+def _by_race(configs: Sequence[Config], race: Race) -> _Field:
+    standings = dict(zip(configs, race.standings, strict=True))
+    places = {config: _finalist(config, standing.samples) for config, standing in standings.items()}
+    ratios = {config: standing.ratio for config, standing in standings.items()}
+    tied = [configs[i] for i in race.ties]
+    return _Field(places, ratios, tied, [config for config in tied if ratios[config] <= 1 + race.margin])
 
 
 def _finalist(config: Config, samples: Sequence[float]) -> Finalist:

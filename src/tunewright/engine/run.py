@@ -15,7 +15,7 @@ from tunewright.ports.strategy import Strategy
 def search(
     problem: Problem, strategy: Strategy, attempt: Attempt, *, pool: Pool, budget: Budget, journal: Journal
 ) -> None:
-    """Try what `strategy` proposes, the default first; every trial ends up in `journal`."""
+    """Try what `strategy` proposes, the default and seeds first; every trial ends up in `journal`."""
     for trial in pool.run(attempt, _proposals(problem, strategy, budget, journal)):
         journal.add(trial)
         strategy.tell([trial])
@@ -29,11 +29,11 @@ def _proposals(problem: Problem, strategy: Strategy, budget: Budget, journal: Jo
     """
     seen: set[Config] = set()
     while budget.grant():
-        wave = strategy.ask(1) if seen else [problem.default]
+        wave = strategy.ask(1) if seen else [problem.default, *problem.seeds]
         if not wave:
             return
         for config in wave:
-            if config in seen:
+            if config in seen or not budget.grant():
                 continue
             seen.add(config)
             budget.spend()

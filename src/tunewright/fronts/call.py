@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from tunewright.errors import SignatureError
 from tunewright.model.signature import NO_DEFAULT, Parameter, Reading
 
 
@@ -24,14 +25,22 @@ def cached_call(
     heads = [f"{p.name}=_tunewright_{p.name}" if p.default is not NO_DEFAULT else p.name for p in parameters]
     source = f"""
 def __call__({", ".join(["_tunewright_self", *heads])}):
-    _tunewright_mark = {reading.text}
-    _tunewright_launch = _tunewright_get(_tunewright_mark)
+    try:
+        _tunewright_mark = {reading.text}
+        _tunewright_launch = _tunewright_get(_tunewright_mark)
+    except (AttributeError, TypeError) as error:
+        raise _tunewright_misfit(error) from None
     if _tunewright_launch is None:
         _tunewright_launch = _tunewright_prepare(_tunewright_mark, ({comma}))
     return _tunewright_launch({names})
 """
     scope: dict[str, Any] = {**reading.scope, **defaults, "__name__": __name__}
-    scope |= {"_tunewright_get": ready.get, "_tunewright_prepare": prepare}
+    scope |= {"_tunewright_misfit": _misfit, "_tunewright_get": ready.get, "_tunewright_prepare": prepare}
     exec(source, scope)
     made: Callable[..., Any] = scope["__call__"]
     return made
+
+
+def _misfit(error: Exception) -> SignatureError:
+    """What to say of an argument that is not what it was declared to be."""
+    return SignatureError(f"an argument is not what the kernel declares (numpy arrays for In, Out, InOut): {error}")

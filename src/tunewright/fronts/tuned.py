@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property, partial, update_wrapper
 from pathlib import Path
@@ -18,13 +17,14 @@ from tunewright.engine.budget import Budget
 from tunewright.errors import SignatureError, SpaceError
 from tunewright.fronts.buckets import Buckets
 from tunewright.fronts.call import cached_call
-from tunewright.measure.attempt import Bench, Check, Maker
+from tunewright.fronts.declaration import Declaration
+from tunewright.measure.attempt import Bench, Check
 from tunewright.model.config import Config
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.inputs import Inputs
 from tunewright.model.signature import Parameter, Signature
 from tunewright.model.space import Space
-from tunewright.pools.loading import MAIN, only_known_answers
+from tunewright.pools.loading import find, only_known_answers, target_of
 from tunewright.ports.backend import Backend, Kernel, Launch
 from tunewright.ports.pool import Attempt
 from tunewright.remarks import Remarks
@@ -33,39 +33,6 @@ from tunewright.session import Session, current_session
 log = Remarks(__name__)
 
 MOST_LAUNCHERS = 4096
-
-
-class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user says of a kernel besides its space; every part is optional.
-
-    - `backend`: how it is built; by default the decorated function itself is the kernel. A mapping gives each
-      variant an implementation.
-    - `default`: the config in use today, and where nothing is decided; by default the first of the space.
-    - `reference`: computes the right results from the kernel's inputs; by default the default config does.
-    - `tolerance`: allowed relative error; by default a matter of the dtype.
-    - `inputs`: makes arguments to tune on from named sizes; by default random arrays like those of the call.
-    - `shapes`: sizes worth tuning ahead of time, for the command line.
-    - `buckets`: named dimensions to round up, so that tunings stay few: `{"M": "pow2", "N": [64, 512]}`. A config is
-      verified at its bucket's size: the kernel itself must be right at every size in it.
-    - `threads`: how many threads the kernel uses; decides the clock, and is part of the key.
-    - `dtype`: of arrays made from named sizes.
-    - `name`: what the kernel is called in the store; by default the function's name.
-    - `budget`: trials, time or both, as in `"200,5m"`.
-    - `session`: a store, mode and strategy of its own.
-    """
-
-    backend: Backend | Mapping[str, Any] | None = None
-    default: Mapping[str, Any] | None = None
-    reference: Callable[..., Any] | None = None
-    tolerance: float | None = None
-    inputs: Maker | None = None
-    shapes: Sequence[Mapping[str, int]] = ()
-    buckets: Mapping[str, Sequence[int] | str] = {}
-    threads: int = 1
-    dtype: str = "float32"
-    name: str | None = None
-    budget: str | None = None
-    session: Session | None = None
 
 
 class Tuned:
@@ -91,18 +58,29 @@ class Tuned:
         update_wrapper(self, function)
 
     def _check_names(self) -> None:
+        """Refuse at the declaration what could only fail at a call."""
+        taken = list(inspect.signature(self.function).parameters)
+        own = [parameter.name for parameter in self.parameters]
+        if inspect.iscoroutinefunction(self.function) or own[:1] == ["self"]:
+            raise SignatureError(f"{self.name}: a kernel is a plain function, no coroutine and no method")
         if isinstance(self.backend, Python) and not self.space.variants:
-            taken = inspect.signature(self.function).parameters
             if strangers := [name for name in self.space.names if name not in taken]:
-                raise SpaceError(
-                    f"{self.name} takes no argument {strangers[0]!r}; a Python kernel takes its knobs by name"
-                )
-        dims = set(self.dims)
-        if unknown := [name for name in self.buckets if name not in dims]:
+                raise SpaceError(f"{self.name} takes no argument {strangers[0]!r}; a Python kernel takes knobs by name")
+            if taken[: len(own)] != own:
+                raise SpaceError(f"{self.name}: knobs come after the other arguments, best after a *")
+        if shared := set(self.dims) & set(self.space.names):
+            raise SpaceError(f"{', '.join(sorted(shared))} names both a knob and a dimension; rename one")
+        if unknown := [name for name in self.buckets if name not in self.dims]:
             raise SignatureError(
                 f"buckets name {', '.join(unknown)}, but no argument has such a dimension; "
                 f'declare it, as in `a: In("{unknown[0]}")`'
             )
+
+    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
+        """How multiprocessing hands a kernel on: by name."""
+        if (target := self.target()) is None:
+            raise TypeError(f"{self.name} cannot be found by name from another process")
+        return find, (target,)
 
     def _prepare(self, mark: Hashable, args: tuple[Any, ...]) -> Launch:
         """The launcher for arguments like these: decided once, kept by what distinguishes them."""
@@ -227,16 +205,7 @@ class Tuned:
 
     def target(self) -> str | None:
         """Where another process finds this kernel: `module:name` or `script.py:name`; None if nowhere."""
-        found: Any = sys.modules.get(self.function.__module__)
-        file, spec = getattr(found, "__file__", None), getattr(found, "__spec__", None)
-        for part in self.function.__qualname__.split("."):
-            found = getattr(found, part, None)
-        if found is not self:
-            return None
-        if spec is not None and spec.name != MAIN:
-            return f"{spec.name}:{self.function.__qualname__}"
-        # A program read from a pipe or typed into a shell has no file to load again.
-        return f"{Path(file).resolve()}:{self.function.__qualname__}" if file and Path(file).is_file() else None
+        return target_of(self, self.function)
 
 
 def _backend(given: Backend | Mapping[str, Any] | None) -> Backend:

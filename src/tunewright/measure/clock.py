@@ -46,17 +46,14 @@ class HostTimer:
 def repeated(timer: Timer, restore: Restore | None, seconds: float = 0.1) -> Timing:
     """Samples of `timer` for about `seconds`, each long enough for the clock; at least three.
 
-    `restore` puts back what a launch changes; then each sample is a single launch, since a second one would
-    start from something else.
+    `restore` puts back what a launch changes, before each launch: a second one would start from something else.
     """
     # Wall time bounds the effort, whatever the clock: a kernel that waits costs no CPU time, but it costs ours.
     began = perf_counter()
     count = _calibrated(timer, restore)
     samples: list[float] = []
     while len(samples) < 3 or (perf_counter() - began < seconds and len(samples) < 50):
-        if restore:
-            restore()
-        samples.append(timer(count) / count)
+        samples.append(_sample(timer, restore, count))
     if not all(isfinite(sample) for sample in samples):
         raise ValueError("the clock returned a time that is no number")
     return Timing(tuple(samples), timer.clock)
@@ -67,26 +64,30 @@ def visitor(timer: Timer, restore: Restore | None) -> Callable[[], float]:
     count = _calibrated(timer, restore)
 
     def visit() -> float:
-        if restore:
-            restore()
-        timer(1)
-        if restore:
-            restore()
-        return max(timer(count) / count, 1e-12)
+        _sample(timer, restore, 1)
+        return max(_sample(timer, restore, count), 1e-12)
 
     return visit
 
 
-def _calibrated(timer: Timer, restore: Restore | None) -> int:
-    """How many launches make a sample long enough; one, if each needs its arguments restored."""
-    count, took = 1, 0.0
-    if restore:
+def _sample(timer: Timer, restore: Restore | None, count: int) -> float:
+    """Seconds per launch over `count` launches; where arguments must be restored, each is timed by itself."""
+    if restore is None:
+        return timer(count) / count
+    total = 0.0
+    for _ in range(count):
         restore()
-    while took < LONG_ENOUGH and count < MOST_AT_ONCE:
+        total += timer(1)
+    return total / count
+
+
+def _calibrated(timer: Timer, restore: Restore | None) -> int:
+    """How many launches make a sample long enough for the clock."""
+    count = 1
+    while count < MOST_AT_ONCE:
         started = perf_counter()
-        timer(count)
-        took = perf_counter() - started
-        if restore:
+        _sample(timer, restore, count)
+        if perf_counter() - started >= LONG_ENOUGH:
             break
-        count *= 2 if took < LONG_ENOUGH else 1
+        count *= 2
     return count

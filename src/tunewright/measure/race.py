@@ -60,7 +60,7 @@ class Terms(msgspec.Struct, frozen=True):
     """What a race aims at and what it may cost."""
 
     margin: float = 0.01
-    rounds: int = 60
+    rounds: int = 200
     seconds: float = 10.0
     seed: int = 0
 
@@ -78,8 +78,15 @@ def run(visits: Sequence[Visit], terms: Terms | None = None) -> Race:
     left: dict[int, int] = {}
     began, settled = time.monotonic(), len(visits) == 1
     for number in range(1, terms.rounds + 1):
+        fresh = {}
         for i in rng.permutation([i for i in range(len(visits)) if i not in left]):
-            logs[i].append(float(np.log(visits[i]())))
+            if number > 1 and time.monotonic() - began > terms.seconds:
+                break
+            fresh[int(i)] = float(np.log(visits[i]()))
+        if len(fresh) < len(visits) - len(left):
+            break  # out of time: a round that not everyone ran compares nobody
+        for i, log in fresh.items():
+            logs[i].append(log)
         if settled:
             break
         staying = [i for i in range(len(visits)) if i not in left]
@@ -92,7 +99,7 @@ def run(visits: Sequence[Visit], terms: Terms | None = None) -> Race:
             apart = {i: paired(_difference(logs, i, leader)) for i in staying if i != leader}
             left |= {i: number for i, (_, low, _) in apart.items() if low > 0}
             settled = all(low > -np.log1p(terms.margin) for _, low, _ in apart.values())
-        if settled or time.monotonic() - began > terms.seconds:
+        if settled:
             break
     return _result(logs, left, terms.margin, settled)
 

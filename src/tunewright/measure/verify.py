@@ -37,6 +37,11 @@ class Arguments:
         ]
         self.reset()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays together."""
+        return sum(value.nbytes for value in self.values if isinstance(value, np.ndarray))
+
     def reset(self) -> None:
         """Arguments as they were, outputs poisoned, guards fresh."""
         for i, (parameter, guarded) in enumerate(zip(self.parameters, self._guarded, strict=True)):
@@ -70,11 +75,16 @@ class Arguments:
         if not changed and not loose:
             return None
 
+        # Of these very objects: a later reset may put others in their place.
+        arrays = [(self.values[i], self.pristine[i]) for i in changed]
+        others = [(self.values[i], self.pristine[i]) for i in loose]
+
         def restore() -> None:
-            for i in changed:
-                self.values[i][...] = self.pristine[i]
-            for i in loose:
-                self.values[i][:] = deepcopy(self.pristine[i])
+            for array, before in arrays:
+                array[...] = before
+            for thing, before in others:
+                thing.clear()
+                (thing.extend if isinstance(thing, list) else thing.update)(deepcopy(before))
 
         return restore
 

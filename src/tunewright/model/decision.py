@@ -23,11 +23,15 @@ class Tier(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A key, the space its config comes from, and the config that is used where nothing is decided."""
+    """A key, the space its config comes from, and the config that is used where nothing is decided.
+
+    `seeds` are configs worth trying first: an earlier decision, a heuristic's proposal, another tool's table.
+    """
 
     key: Key
     space: Space
     default: Config
+    seeds: tuple[Config, ...] = ()
 
 
 class Finalist(msgspec.Struct, frozen=True, omit_defaults=True):

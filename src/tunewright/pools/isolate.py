@@ -78,7 +78,7 @@ class Worker:
     def __init__(self, attempt: Isolated) -> None:
         self.attempt = attempt
         self.config: Config | None = None
-        self.spent = False
+        self.spent = self.unborn = False
         self._stage: Stage | None = None
         self._since = time.monotonic()
         self._base = self._peak = 0
@@ -137,7 +137,8 @@ class Worker:
     def race(self, configs: Sequence[Config], terms: Terms) -> Race | None:
         """Race configs that are known to work; None if the worker dies or does not end in time."""
         self._send(Task(tuple(configs), terms))
-        deadline = time.monotonic() + SLOW_START + self.attempt.limits.build * len(configs) + 2 * terms.seconds
+        limits = self.attempt.limits
+        deadline = time.monotonic() + SLOW_START + limits.build + limits.run + 2 * terms.seconds
         self._channel.sock.settimeout(1.0)
         while time.monotonic() < deadline:
             try:
@@ -183,6 +184,8 @@ class Worker:
                 return note.trial
             if self._stage is Stage.BUILD and note.stage is not Stage.BUILD:
                 self._built = time.monotonic() - self._since
+            if note.ready:
+                self._base = self._peak = self._resident()
             self._stage = Stage.BUILD if note.ready else note.stage
             self._since = time.monotonic()
         return None if alive else self._dead()
@@ -198,7 +201,8 @@ class Worker:
         code = self._reap()
         said = self._last_words()
         if self._stage is None and code == -signal.SIGKILL:
-            # Nobody's fault here: the system or a person ended it before it began.
+            # Not the config's fault: the system or a person ended the worker before it began.
+            self.unborn = True
             return self._failed(Kind.CRASHED, f"{_fate(code)} before it began{said}")
         if self._stage is None:
             raise BackendError(

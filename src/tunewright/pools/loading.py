@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,14 @@ def _load(place: str) -> tuple[Any, bool]:
     if Path(place).is_file():
         loader = importlib.machinery.SourceFileLoader(MAIN, place)
         spec = importlib.util.spec_from_file_location(MAIN, place, loader=loader)
-    elif place in sys.modules:
-        return sys.modules[place], True
     else:
-        spec = importlib.util.find_spec(place)
+        before, _loading = _loading, ""  # its packages are imported on the way, and may call kernels
+        try:
+            spec = None if place in sys.modules else importlib.util.find_spec(place)
+        finally:
+            _loading = before
+        if place in sys.modules:
+            return sys.modules[place], True
     if spec is None or spec.loader is None:
         raise BackendError(f"there is no module {place!r}")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -80,3 +85,16 @@ def _load(place: str) -> tuple[Any, bool]:
     finally:
         _loading = before
     return module, True
+
+
+def target_of(thing: Any, function: Callable[..., Any]) -> str | None:
+    """Where another process finds `thing`, made from `function`; None if it has no name, or no file to load again."""
+    found: Any = sys.modules.get(function.__module__)
+    file, spec = getattr(found, "__file__", None), getattr(found, "__spec__", None)
+    for part in function.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is not thing:
+        return None
+    if spec is not None and spec.name != MAIN:
+        return f"{spec.name}:{function.__qualname__}"
+    return f"{Path(file).resolve()}:{function.__qualname__}" if file and Path(file).is_file() else None

@@ -19,6 +19,7 @@ class ProcessPool:
         self.width = max(1, width)
         self._busy: list[Worker] = []
         self._idle: list[Worker] = []
+        self._retried: set[Config] = set()
 
     def run(self, attempt: Attempt, configs: Iterable[Config]) -> Iterator[Trial]:
         """Trials as they finish; a worker that died, hung or wrote where it must not is replaced."""
@@ -54,11 +55,22 @@ class ProcessPool:
         for worker in list(self._busy):
             if (trial := worker.collect()) is not None:
                 self._busy.remove(worker)
+                if worker.unborn and trial.config not in self._retried:
+                    self._again(worker, trial.config)
+                    continue
                 if worker.spent:
                     worker.close()
                 else:
                     self._idle.append(worker)
                 yield trial
+
+    def _again(self, dead: Worker, config: Config) -> None:
+        """Give a config whose worker never began to another, once."""
+        dead.close()
+        self._retried.add(config)
+        worker = Worker(dead.attempt)
+        worker.give(config)
+        self._busy.append(worker)
 
     def close(self) -> None:
         """End every worker."""
