@@ -24,6 +24,7 @@ class Layers:
 
     def __init__(self, *stores: Store) -> None:
         self._stores = stores
+        self._said: set[int] = set()
 
     def get(self, key: Key) -> Decision | None:
         """The nearest decision for exactly this key."""
@@ -36,10 +37,10 @@ class Layers:
             missing = [key for key in keys if key not in found]
             if not missing:
                 break
-            fresh = _try(store, "get_many", missing) or {}
+            fresh = self._try(store, "get_many", missing) or {}
             for decision in fresh.values():
                 for nearer in self._stores[:depth]:
-                    _try(nearer, "put", decision)
+                    self._try(nearer, "put", decision)
             found |= fresh
         return found
 
@@ -47,7 +48,7 @@ class Layers:
         """Keep `decision` in every layer, farthest first, since what stands there stands for all."""
         kept = False
         for store in reversed(self._stores):
-            standing = _try(store, "put", decision, replace=replace or kept)
+            standing = self._try(store, "put", decision, replace=replace or kept)
             if standing is not None:
                 decision, kept = standing, True
         if not kept:
@@ -58,7 +59,7 @@ class Layers:
         """All decisions, each key once, from the nearest layer that has it."""
         seen: set[Key] = set()
         for store in self._stores:
-            for decision in _try(store, "decisions", kernel) or ():
+            for decision in self._try(store, "decisions", kernel) or ():
                 if decision.key not in seen:
                     seen.add(decision.key)
                     yield decision
@@ -69,37 +70,32 @@ class Layers:
             try:
                 return store.record(key, trials)
             except StoreError as error:
-                _skipped(store, error)
+                self._skipped(store, error)
         raise StoreError(f"no layer kept {len(trials)} trials of {key.kernel}; the log says why of each")
 
     def trials(self, key: Key) -> Iterator[Trial]:
         """The journal of a key, from every layer that has a part of it."""
         for store in reversed(self._stores):
-            yield from _try(store, "trials", key) or ()
+            yield from self._try(store, "trials", key) or ()
 
     def keys(self, kernel: str | None = None) -> Iterator[Key]:
         """Keys that have a decision or a trial in any layer."""
         seen: dict[Key, None] = {}
         for store in self._stores:
-            seen |= dict.fromkeys(_try(store, "keys", kernel) or ())
+            seen |= dict.fromkeys(self._try(store, "keys", kernel) or ())
         return iter(seen)
 
+    def _try(self, store: Store, verb: str, *args: Any, **options: Any) -> Any:
+        """What `store` answers; None if it cannot. An answer in parts is taken whole, so that it can fail here."""
+        try:
+            answer = getattr(store, verb)(*args, **options)
+            return list(answer) if isinstance(answer, Iterator) else answer
+        except StoreError as error:
+            self._skipped(store, error)
+            return None
 
-def _try(store: Store, verb: str, *args: Any, **options: Any) -> Any:
-    """What `store` answers; None if it cannot. An answer that comes in parts is taken whole, so that it can fail."""
-    try:
-        answer = getattr(store, verb)(*args, **options)
-        return list(answer) if isinstance(answer, Iterator) else answer
-    except StoreError as error:
-        _skipped(store, error)
-        return None
-
-
-def _skipped(store: Store, error: StoreError) -> None:
-    """Say that a store fails: aloud once, then for those who listen closely."""
-    say = log.debug if id(store) in _said else log.warning
-    _said.add(id(store))
-    say("%s is skipped: %s", type(store).__name__, error)
-
-
-_said: set[int] = set()
+    def _skipped(self, store: Store, error: StoreError) -> None:
+        """Say that a store fails: aloud once, then for those who listen closely."""
+        say = log.debug if id(store) in self._said else log.warning
+        self._said.add(id(store))
+        say("%s is skipped: %s", type(store).__name__, error)

@@ -35,6 +35,17 @@ CREATE INDEX IF NOT EXISTS trials_by_problem ON trials (problem, id);
 """
 
 
+class _Held:
+    """A connection that is closed with the thread that holds it, by the process that opened it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection, self.owner = connection, os.getpid()
+
+    def __del__(self) -> None:
+        if self.owner == os.getpid():
+            self.connection.close()
+
+
 class SqliteStore:
     """Decisions and trials in one file, in write-ahead mode: readers never wait, writers take turns.
 
@@ -54,27 +65,29 @@ class SqliteStore:
 
     def _connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child opens its own, as SQLite demands."""
-        if getattr(self._local, "owner", None) != os.getpid():
-            self._local.connection = self._open()
-            self._local.owner = os.getpid()
-        connection: sqlite3.Connection = self._local.connection
-        return connection
+        held: _Held | None = getattr(self._local, "held", None)
+        if held is None or held.owner != os.getpid():
+            held = self._local.held = _Held(self._open())
+        return held.connection
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, cached_statements=32)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        self._turn_on_wal(connection)
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, SCHEMA):
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            self._turn_on_wal(connection)
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, SCHEMA):
+                raise StoreError(f"{self.path} has schema {version}, this version of tunewright reads {SCHEMA}")
+            if version == 0:
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in _TABLES.split(";"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {SCHEMA}")
+                connection.execute("COMMIT")
+        except BaseException:
             connection.close()
-            raise StoreError(f"{self.path} has schema {version}, this version of tunewright reads {SCHEMA}")
-        if version == 0:
-            connection.execute("BEGIN IMMEDIATE")
-            for statement in _TABLES.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
-            connection.execute("COMMIT")
+            raise
         return connection
 
     @staticmethod
