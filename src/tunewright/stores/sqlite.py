@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,10 +41,12 @@ class _Held:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection, self.owner = connection, os.getpid()
+        weakref.finalize(self, _close, connection, self.owner)
 
-    def __del__(self) -> None:
-        if self.owner == os.getpid():
-            self.connection.close()
+
+def _close(connection: sqlite3.Connection, owner: int) -> None:
+    if owner == os.getpid():
+        connection.close()
 
 
 class SqliteStore:
