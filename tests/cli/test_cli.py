@@ -208,6 +208,13 @@ def test_a_kernels_own_session_is_respected(here) -> None:
     assert done.stdout == "64.0\n"
 
 
+def test_a_kernel_may_bring_a_store_in_memory(here) -> None:
+    brought = "from tunewright.stores.memory import MemoryStore\n" + KERNEL
+    brought = brought.replace('shapes=[{"N": 64}]', 'shapes=[{"N": 64}], session=tw.Session(store=MemoryStore())')
+    (here / "brought.py").write_text(brought)
+    assert "decided" in tunewright("tune", "brought.py:total", cwd=here).stderr
+
+
 def test_looking_at_a_package_tunes_nothing(here) -> None:
     (here / "pkg").mkdir()
     (here / "pkg" / "__init__.py").write_text("import pkg.mod\n")

@@ -35,6 +35,8 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
     """
     fresh, more, as_json = (options.pop(name) for name in ("fresh", "more", "as_json"))
     kernel = kernel_at(target)
+    # A store object that a kernel brings may be anywhere, also in memory on purpose; one that is named must hold.
+    named = kernel.declared.session is None or options["store"] is not None
     session = session_for(kernel, options, (Progress(speak=not as_json),))
     spend = Budget.parse(budget) if budget else kernel.budget()
     answers = []
@@ -48,7 +50,8 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
         if more and limit.trials is not None:  # as many again
             limit.trials += len({trial.config for trial in session.store.trials(kernel.problem(args).key)})
         answers.append(_told(session, _searched(kernel, args, limit, fresh), as_json, known=False))
-        _require_kept(session, kernel.problem(args))
+        if named:
+            _require_kept(session, kernel.problem(args))
     if as_json:
         output.as_json(answers[0] if len(answers) == 1 else answers)
 
