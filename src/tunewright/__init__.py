@@ -2,17 +2,19 @@
 
 from tunewright.backends.c import C
 from tunewright.backends.python import Python
+from tunewright.cases.case import Case
 from tunewright.errors import NoDecision, NothingWorked, TunewrightError
 from tunewright.fronts.tuned import Tuned, tune
-from tunewright.model.config import Config
 from tunewright.model.signature import In, InOut, Out
-from tunewright.model.space import Knob, Rule, Space, Variant
 from tunewright.session import Session, configure, current_session
+from tunewright.spaces.config import Config
+from tunewright.spaces.space import Knob, Rule, Space, Variant
 
 __version__ = "0.1.0"
 
 __all__ = [
     "C",
+    "Case",
     "Config",
     "In",
     "InOut",

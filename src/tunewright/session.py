@@ -11,16 +11,15 @@ import msgspec
 import numpy as np
 
 from tunewright.engine.budget import Budget
-from tunewright.engine.decide import decide, finalists
+from tunewright.engine.decide import Program, Raced, Verdict
 from tunewright.engine.journal import Journal
+from tunewright.engine.nearby import missing
 from tunewright.engine.run import search
 from tunewright.errors import NoDecision, NothingWorked, SpaceError, StoreError
 from tunewright.measure.attempt import Limits
 from tunewright.measure.race import Race, Terms
-from tunewright.model.config import Config
 from tunewright.model.decision import Decision, Problem, Tier
-from tunewright.model.event import Decided, Event, Listener, Missed, Raced, Started, Tried
-from tunewright.model.key import Key
+from tunewright.model.event import Decided, Event, Final, Listener, Missed, Started, Tried
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
@@ -102,9 +101,9 @@ class Session:
         if (stored := self.look_up(problem)) is not None and (self.mode is not Mode.TUNE or _complete(stored)):
             return stored
         if self.mode is Mode.STRICT:
-            raise NoDecision(self._missing(problem))
+            raise NoDecision(missing(self.store, problem.key))
         if self.mode is Mode.FROZEN:
-            log.warning("%s: the default is used; %s", problem.key.kernel, self._missing(problem))
+            log.warning("%s: the default is used; %s", problem.key.kernel, missing(self.store, problem.key))
             self.emit(Missed(problem.key, Tier.DEFAULT))
             return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
         return None
@@ -127,91 +126,79 @@ class Session:
         return stored
 
     def tune(
-        self, problem: Problem, attempt: Attempt, *, budget: Budget | None = None, fresh: bool = False
+        self,
+        problem: Problem,
+        attempt: Attempt,
+        *,
+        budget: Budget | None = None,
+        fresh: bool = False,
+        program: Program | None = None,
     ) -> Decision:
         """Search `problem`, decide and remember. Interrupted, it keeps what was found, and says so in the decision.
 
-        Trials of an earlier run are not repeated, unless `fresh`.
+        Trials of an earlier run are not repeated, unless `fresh`. A winner that makes the `program` slower is refused.
         """
         settings = self.settings
         budget = budget or self.budget()
         strategy = plugins.load("strategies", settings.strategy)(problem.space, np.random.default_rng(settings.seed))
         pool: Pool = plugins.load("pools", settings.pool)(settings.width)
         earlier = self.store.get(problem.key)
-        if earlier is not None and earlier.config in problem.space:
-            problem = msgspec.structs.replace(problem, seeds=(earlier.config, *problem.seeds))
+        incumbent = earlier.config if earlier is not None and earlier.config in problem.space else None
+        if incumbent is not None:
+            problem = msgspec.structs.replace(problem, seeds=(incumbent, *problem.seeds))
         journal = Journal(self.store, problem, self.emit, fresh=fresh)
-        most = _at_most(problem, budget)
-        self.emit(Started(problem, settings.strategy, most, budget.seconds, len(journal.known)))
-        incumbent = earlier.config if earlier else None
+        self.emit(Started(problem, settings.strategy, _at_most(problem, budget), budget.seconds, len(journal.known)))
+        verdict = Verdict(problem, journal, incumbent, bitwise=settings.deterministic)
         interrupted: KeyboardInterrupt | None = None
-        raced = None
         try:
             search(problem, strategy, attempt, pool=pool, budget=budget, journal=journal)
-            raced = self._race(problem, attempt, journal, incumbent)
+            raced = self._race(verdict, attempt, journal.elapsed())
+            decision = verdict.decide(raced, program)
         except KeyboardInterrupt as stop:
             interrupted = stop
+            try:
+                decision = verdict.decide()
+            except NothingWorked:
+                raise stop from None
         finally:
             pool.close()
-        try:
-            decision = decide(problem, journal.trials, incumbent, raced)
-        except NothingWorked:
-            if interrupted:
-                raise interrupted from None
-            raise
-        decision = _signed_off(decision, settings, complete=interrupted is None)
-        # Of processes that tuned the same at once, the first to publish a whole search speaks for all.
-        standing = self.store.put(decision, replace=earlier is not None)
-        decision = standing if _complete(standing) else self.store.put(decision)
-        self.emit(Decided(decision))
+        decision = self._publish(_signed_off(decision, settings, complete=interrupted is None), earlier)
         if interrupted:
             raise interrupted
         return decision
 
-    def _race(
-        self, problem: Problem, attempt: Attempt, journal: Journal, incumbent: Config | None
-    ) -> tuple[list[Config], Race] | None:
+    def _race(self, verdict: Verdict, attempt: Attempt, elapsed: float) -> Raced | None:
         """The finalists and how they raced; None where there is nothing to race, or the attempt cannot."""
-        configs = finalists(problem, journal.trials, incumbent)
+        configs, kept = verdict.finalists()
         if len(configs) < 2 or not hasattr(attempt, "race"):
             return None
-        self.emit(Raced(len(configs)))
+        self.emit(Final(len(configs)))
         # No longer than a quarter of what the search took: a race is there to settle it, not to repeat it.
-        allowed = min(Terms().seconds, max(1.0, journal.elapsed() / 4))
-        race: Race | None = attempt.race(configs, Terms(seconds=allowed, seed=self.settings.seed))
+        terms = Terms(seconds=min(Terms().seconds, max(2.0, elapsed / 4)), seed=self.settings.seed)
+        race: Race | None = attempt.race(configs, terms, kept)
         if race is None or not race.tested:
-            log.warning("%s: the race of the finalists did not end; their trials decide", problem.key.kernel)
+            name = verdict.problem.key.kernel
+            log.warning("%s: the race of the finalists did not end; their trials decide", name)
             return None
         return configs, race
 
-    def _missing(self, problem: Problem) -> str:
-        """What is missing, and how the nearest stored key differs."""
-        said = f"{problem.key.kernel}: nothing is decided for {problem.key.signature}"
-        if near := self.nearest(problem.key, 1):
-            _, differences = near[0]
-            fields = ", ".join(f"{name} is {mine}, stored {theirs}" for name, (mine, theirs) in differences.items())
-            said += f"; the nearest stored key differs: {fields}"
-        return f'{said}. Tune it with mode="tune" or `tunewright tune`.'
-
-    def nearest(self, key: Key, count: int = 3) -> list[tuple[Decision, dict[str, tuple[str, str]]]]:
-        """The stored decisions of the same kernel that differ from `key` in the fewest fields, and in which."""
-        try:
-            stored = [decision for decision in self.store.decisions(key.kernel) if decision.key != key]
-        except StoreError:
-            return []
-        apart = [(decision, key.differences(decision.key)) for decision in stored]
-        return sorted(apart, key=lambda pair: (len(pair[1]), _distance(key, pair[0].key), pair[0].key.digest))[:count]
+    def _publish(self, decision: Decision, earlier: Decision | None) -> Decision:
+        """Keep the decision, unless the machine was too noisy for the resolution that the settings want."""
+        told, wanted = decision.evidence and decision.evidence.resolution, self.settings.resolution
+        kept = not (wanted and told and told > wanted)
+        if kept:
+            # Of processes that tuned the same at once, the first to publish a whole search speaks for all.
+            standing = self.store.put(decision, replace=earlier is not None)
+            decision = standing if _complete(standing) else self.store.put(decision)
+        else:
+            said = "%s: not kept: the race told no finer than %.2g %%, where %.2g %% is wanted; see `tunewright quiet`"
+            log.warning(said, decision.key.kernel, 100 * (told or 0.0), 100 * wanted)
+        self.emit(Decided(decision, kept))
+        return decision
 
 
 def _complete(decision: Decision) -> bool:
     return decision.evidence is None or decision.evidence.complete
-
-
-def _distance(one: Key, other: Key) -> float:
-    """How far apart the named sizes of two keys are, as the sum of their ratios' logarithms."""
-    both = one.signature.dims.keys() & other.signature.dims.keys()
-    sizes = [(one.signature.dims[name] or 1, other.signature.dims[name] or 1) for name in both]
-    return sum(abs(float(np.log(mine / theirs))) for mine, theirs in sizes)
 
 
 def _at_most(problem: Problem, budget: Budget) -> int | None:

@@ -14,6 +14,8 @@ from tunewright.errors import SettingsError
 
 FILE = "tunewright.toml"
 
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
 
 class Mode(StrEnum):
     """What a tuned kernel does when nothing is decided for a call."""
@@ -43,11 +45,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     build_seconds: float = 120.0
     run_seconds: float = 60.0
     memory_mb: int = 4096
+    resolution: float = 0.0  # 0.02: what the race could not tell to 2 % is used, but not kept; 0: all is kept
+    deterministic: bool = False  # choose only among configs whose results equal the default's, bit for bit
 
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
             raise SettingsError(f"no mode {self.mode!r}; modes: {', '.join(Mode)}")
-        for name in ("trials", "workers", "seconds"):
+        for name in ("trials", "workers", "seconds", "resolution"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it cannot be negative")
         for name in ("build_seconds", "run_seconds", "memory_mb"):
@@ -101,6 +105,10 @@ def _from_file(environ: Mapping[str, str], directory: Path) -> dict[str, Any]:
 def _converted(name: str, value: Any, kind: type) -> Any:
     if kind in (str, Mode):
         return str(value)
+    if kind is bool and isinstance(value, str):
+        if value.lower() not in _WORDS:
+            raise SettingsError(f"{name} is {value!r}; it must be true or false")
+        return _WORDS[value.lower()]
     try:
         return kind(value)
     except (TypeError, ValueError) as error:

@@ -194,4 +194,4 @@ def test_the_gain_is_that_of_the_race() -> None:
     standings = (Standing((3e-3, 3e-3), 2.0, 1.9, 2.1, 2), Standing((1e-3,) * 8, 1.0, 1.0, 1.0))
     raced = ([Config(tile=1), Config(tile=4)], Race(1, standings, 0.01, True))
     decision = decide(PROBLEM, [timed(1, 9), timed(4, 1)], None, raced)
-    assert decision.evidence.gain == pytest.approx(2.0)
+    assert decision.evidence.gain == pytest.approx(3.0)

@@ -1,52 +1,149 @@
+import threading
 import time
 
+import numpy as np
 import pytest
 
-from tunewright.measure.clock import HostTimer, honest, repeated
+from tunewright.measure.clock import HostTimer, Regime, together, visitor
 from tunewright.measure.stats import interval
 from tunewright.model.trial import median
 
 
+def spin(seconds=0.003):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def hidden():
+    thread = threading.Thread(target=spin, args=(0.01,))
+    thread.start()
+    thread.join()
+
+
+def clock_of(call, threads=1):
+    timer = HostTimer(call, threads)
+    for _ in range(3):
+        timer(1)
+    return timer.clock
+
+
 def test_one_thread_is_timed_by_its_cpu_several_by_the_wall() -> None:
-    assert honest(1) == "cpu"
-    assert honest(2) == "wall"
-    assert HostTimer(lambda: time.sleep(0.02), 1)(1) < 0.01
-    assert HostTimer(lambda: time.sleep(0.02), 2)(1) >= 0.02
+    assert clock_of(spin) == "thread"
+    assert clock_of(spin, threads=2) == "wall"
+
+
+def test_a_kernel_that_waits_is_not_free() -> None:
+    timer = HostTimer(lambda: time.sleep(0.02), 1)
+    timer(1)
+    assert timer(1) >= 0.02
+    assert timer.clock == "wall"
+
+
+def test_threads_in_hiding_count() -> None:
+    timer = HostTimer(hidden, 1)
+    assert timer(1) >= 0.009
+    assert timer.clock != "thread"
+
+
+def test_waiting_once_by_chance_does_not_change_the_clock() -> None:
+    waits = iter([0.05])
+
+    def call():
+        spin()
+        if pause := next(waits, 0):
+            time.sleep(pause)
+
+    assert clock_of(call) == "thread"
+
+
+class Steady:
+    """A clock on which each launch takes the same, and each flush is noted."""
+
+    clock = "steady"
+
+    def __init__(self, seconds=2e-6):
+        self.seconds, self.counts, self.flushed = seconds, [], []
+
+    def __call__(self, count):
+        self.counts.append(count)
+        return count * self.seconds
+
+    def flush(self, *, whole):
+        self.flushed.append(whole)
 
 
 def test_a_short_call_is_timed_many_at_once() -> None:
-    class Fake:
-        clock = "fake"
-        counts: list[int] = []  # noqa: RUF012 - one instance
+    timer = Steady()
+    visit = visitor(timer, None)
+    assert visit() == pytest.approx(2e-6)
+    assert timer.counts[-1] >= 400
 
-        def __call__(self, count):
-            self.counts.append(count)
-            return count * 2e-6
 
-    timing = repeated(Fake(), None, seconds=0.01)
-    assert timing.samples == pytest.approx((2e-6,) * len(timing.samples))
-    assert timing.clock == "fake"
-    assert Fake.counts[-1] > 100
+def test_a_hot_visit_discards_its_first_launch_unless_launches_are_long() -> None:
+    timer = Steady(1e-3)
+    visit = visitor(timer, None)
+    timer.counts.clear()
+    visit()
+    assert timer.counts == [1, 1]
+    long = Steady(5e-2)
+    visit = visitor(long, None)
+    long.counts.clear()
+    visit()
+    assert long.counts == [1]
+
+
+@pytest.mark.parametrize(("regime", "whole"), [(Regime.CONTEXT, False), (Regime.COLD, True)])
+def test_single_launches_come_after_other_work(regime, whole) -> None:
+    timer = Steady()
+    visit = visitor(timer, None, regime)
+    timer.counts.clear()
+    assert visit() == pytest.approx(2e-6)
+    assert set(timer.counts) == {1}
+    assert timer.flushed == [whole] * len(timer.counts)
+
+
+def test_what_lies_in_cache_is_slower_to_reach_after_a_flush() -> None:
+    """Summing a megabyte: real memory, real caches."""
+    data = np.ones(1 << 17)
+    ratios = []
+    hot = visitor(HostTimer(data.sum, 1), None)
+    cold = visitor(HostTimer(data.sum, 1), None, Regime.COLD)
+    for _ in range(15):
+        warm = hot()
+        ratios.append(cold() / warm)
+    assert median(ratios) > 1.1
 
 
 def test_what_changes_its_arguments_is_restored_before_every_launch() -> None:
     calls = []
-    repeated(HostTimer(lambda: calls.append("run"), 1), lambda: calls.append("restore"), seconds=0.001)
+    visitor(HostTimer(lambda: calls.append("run"), 1), lambda: calls.append("restore"))()
     assert calls[:4] == ["restore", "run", "restore", "run"]
     assert calls.count("run") == calls.count("restore")
 
 
 def test_a_kernel_that_waits_does_not_take_for_ever() -> None:
     began = time.perf_counter()
-    repeated(HostTimer(lambda: time.sleep(0.01), 1), None, seconds=0.05)
+    visitor(HostTimer(lambda: time.sleep(0.01), 1), None)()
     assert time.perf_counter() - began < 1
 
 
-def test_a_clock_that_gives_no_number_is_refused() -> None:
-    timer = HostTimer(lambda: None, 1)
-    timer._now = iter([0.0, float("nan")] * 99).__next__
+def test_a_reading_that_is_no_number_is_taken_again_and_then_refused() -> None:
+    class Broken(Steady):
+        readings = iter([1e-3, 1e-3, float("nan"), 1e-3, 1e-3])
+
+        def __call__(self, count):
+            return next(self.readings, float("nan"))
+
+    visit = visitor(Broken(), None)
+    assert visit() == pytest.approx(1e-3)
     with pytest.raises(ValueError, match="no number"):
-        repeated(timer, None, seconds=0)
+        visit()
+
+
+def test_cases_count_by_their_weight() -> None:
+    visit = together([lambda: 1.0, lambda: 4.0], [900, 100])
+    assert visit() == pytest.approx(1.3)
 
 
 def test_an_interval_holds_its_centre_and_shrinks_with_samples() -> None:

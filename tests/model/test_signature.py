@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunewright import In, InOut, Out
+from tunewright.cases.inputs import Array, Inputs, Scalar
 from tunewright.errors import SignatureError
 from tunewright.fronts.buckets import Buckets
 from tunewright.fronts.call import cached_call
-from tunewright.model.inputs import Array, Inputs, Scalar
 from tunewright.model.signature import Parameter, Reading, Signature, layout_of, strides_of
 
 

@@ -5,13 +5,13 @@ import time
 import pytest
 
 from tunewright import Config, Knob, Session, Space, tune
+from tunewright.cases.inputs import Inputs
 from tunewright.errors import PluginError
-from tunewright.model.inputs import Inputs
-from tunewright.model.trial import Failure
+from tunewright.model.trial import Entry, Failure
 from tunewright.pools.isolate import Isolated, Worker
 from tunewright.pools.process import ProcessPool
 from tunewright.pools.serial import SerialPool
-from tunewright.testing.pool_kit import CONFIGS, PoolContract
+from tunewright.testing.pool_kit import CONFIGS, ENTRIES, PoolContract
 
 
 def stepped(*, step):
@@ -28,8 +28,8 @@ TUNED = tune(Space(Knob("step", [1, 2, 4, 8, 99])), default={"step": 1})(stepped
 @pytest.fixture
 def attempt(request, tmp_path):
     if "Serial" in request.cls.__name__:
-        return TUNED.bench(Inputs(), tmp_path)
-    return Isolated(lambda: TUNED.bench(Inputs(), tmp_path), Inputs(), tmp_path)
+        return TUNED.bench([Inputs()], tmp_path)
+    return Isolated(lambda: TUNED.bench([Inputs()], tmp_path), (Inputs(),), tmp_path)
 
 
 class TestSerial(PoolContract):
@@ -45,10 +45,10 @@ class TestProcess(PoolContract):
 
     def test_a_killed_worker_costs_its_trial_and_nothing_else(self, pool, attempt) -> None:
         trials = []
-        for trial in pool.run(attempt, [Config(step=1), Config(step=99), Config(step=2), Config(step=8)]):
+        for trial in pool.run(attempt, [Entry(Config(step=step)) for step in (1, 99, 2, 8)]):
             trials.append(trial)
             for worker in pool._busy:
-                if worker.config == Config(step=99):
+                if worker.entry.config == Config(step=99):
                     os.kill(worker._pid, signal.SIGKILL)
         outcomes = {trial.config["step"]: trial.outcome for trial in trials}
         assert set(outcomes) == {1, 2, 8, 99}
@@ -61,11 +61,11 @@ class TestProcess(PoolContract):
             list(pool.run(lambda config: None, CONFIGS))
 
     def test_an_attempt_may_be_called_without_a_pool(self, attempt) -> None:
-        assert attempt(Config(step=2)).seconds < 1
-        assert isinstance(attempt(Config(step=4)).outcome, Failure)
+        assert attempt(Entry(Config(step=2))).seconds < 1
+        assert isinstance(attempt(Entry(Config(step=4))).outcome, Failure)
 
     def test_no_worker_outlives_its_pool(self, pool, attempt) -> None:
-        run = pool.run(attempt, CONFIGS)
+        run = pool.run(attempt, ENTRIES)
         next(run)
         pids = [worker._pid for worker in pool._busy + pool._idle]
         assert pids
@@ -76,10 +76,10 @@ class TestProcess(PoolContract):
 
 
 def test_a_worker_that_saw_a_wrong_write_is_not_used_again(tmp_path) -> None:
-    worker = Worker(Isolated(lambda: TUNED.bench(Inputs(), tmp_path), Inputs(), tmp_path))
+    worker = Worker(Isolated(lambda: TUNED.bench([Inputs()], tmp_path), (Inputs(),), tmp_path))
     try:
         for step, spent in ((1, False), (4, True)):
-            worker.give(Config(step=step))
+            worker.give(Entry(Config(step=step)))
             while worker.collect(5) is None:
                 pass
             assert worker.spent is spent

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tunewright.errors import SpaceError
-from tunewright.model.rule import Rule
+from tunewright.spaces.rule import Rule
 
 _ALLOWED = (
     ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd, ast.BinOp,

@@ -17,10 +17,10 @@ from tunewright.backends.csource import Argument, listed, local_includes, normal
 from tunewright.backends.host import cpu, digest
 from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
-from tunewright.model.config import Config
 from tunewright.model.key import Key
 from tunewright.model.signature import Parameter, Reading, Signature
 from tunewright.ports.backend import Kernel, Launch
+from tunewright.spaces.config import Config
 
 _COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++")}
 _CPP_SUFFIXES = (".cc", ".cpp", ".cxx", ".C")

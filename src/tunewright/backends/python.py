@@ -8,10 +8,10 @@ from typing import Any
 
 from tunewright.backends.host import cpu, python_toolchain, source_of
 from tunewright.measure.clock import HostTimer
-from tunewright.model.config import Config
 from tunewright.model.key import Key
 from tunewright.model.signature import Reading, Signature
 from tunewright.ports.backend import Kernel, Launch
+from tunewright.spaces.config import Config
 
 
 class Python:

@@ -12,14 +12,14 @@ from typing import Any
 from tunewright.backends import arithmetic
 from tunewright.backends.host import digest
 from tunewright.errors import BackendError, PluginError, SpaceError
-from tunewright.model.config import Config
 from tunewright.model.device import Device
 from tunewright.model.key import Key
-from tunewright.model.rule import Knob, Rule
 from tunewright.model.signature import Reading, Signature
-from tunewright.model.space import Space
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.ports.backend import Kernel, Launch
+from tunewright.spaces.config import Config
+from tunewright.spaces.rule import Knob, Rule
+from tunewright.spaces.space import Space
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,9 @@ class _ReplayedTimer:
 
     def __call__(self, count: int) -> float:
         return self._seconds * count
+
+    def flush(self, *, whole: bool) -> None:
+        """Records have no caches."""
 
 
 _STAGES = {"CompilationFailedConfig": (Stage.BUILD, Kind.REFUSED), "RuntimeFailedConfig": (Stage.VERIFY, Kind.RAISED)}

@@ -10,10 +10,10 @@ from typing import Any
 from tunewright.backends.host import digest
 from tunewright.backends.python import Python
 from tunewright.errors import BackendError
-from tunewright.model.config import VARIANT, Config
 from tunewright.model.key import Key
 from tunewright.model.signature import Reading, Signature
 from tunewright.ports.backend import Backend, Kernel, Launch, Timer
+from tunewright.spaces.config import VARIANT, Config
 
 
 @dataclass(frozen=True)

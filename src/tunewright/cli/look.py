@@ -11,17 +11,16 @@ import click
 from tunewright.backends.replay import Recording
 from tunewright.cli import output
 from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
+from tunewright.engine.nearby import Near, nearest
 from tunewright.errors import NoDecision
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.key import Key
-from tunewright.model.rule import Knob
-from tunewright.model.space import Space
 from tunewright.model.trial import Failure, Trial
 from tunewright.report import figures, words
 from tunewright.report.progress import verdict
 from tunewright.session import Session
-
-Near = list[tuple[Decision, dict[str, tuple[str, str]]]]
+from tunewright.spaces.rule import Knob
+from tunewright.spaces.space import Space
 
 
 @click.command()
@@ -102,7 +101,7 @@ def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bo
     for sizes in sizes_of(kernel, shapes):
         problem = kernel.problem(kernel.example(sizes))
         decision = session.look_up(problem)
-        near = [] if decision else session.nearest(problem.key)
+        near = [] if decision else nearest(session.store, problem.key)
         answers.append(
             {
                 "key": output.plain(problem.key),

@@ -12,9 +12,9 @@ import numpy as np
 from tunewright.cli import output
 from tunewright.cli.targets import json_option, kernel_at
 from tunewright.errors import SpaceError
-from tunewright.model.rule import Knob, Rule
-from tunewright.model.space import Space
 from tunewright.report import words
+from tunewright.spaces.rule import Knob, Rule
+from tunewright.spaces.space import Space
 
 DRAWN = 20_000
 

@@ -3,25 +3,85 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
+
+from tunewright.cases.exam import VARIES
+from tunewright.engine.journal import Journal
 from tunewright.errors import NothingWorked
 from tunewright.measure.race import Race
 from tunewright.measure.stats import interval
-from tunewright.model.config import Config
-from tunewright.model.decision import Decision, Evidence, Finalist, Problem
+from tunewright.model.decision import Decision, Evidence, Finalist, Gain, Problem
 from tunewright.model.trial import Failure, Timing, Trial, median
+from tunewright.spaces.config import Config
 
-MOST_FINALISTS = 8
-NEAR = 2.0
-"""How many times the best time a trial may have taken to be raced again: clocks and neighbours change that much."""
+MOST_FINALISTS = 16
+NEAR = 1.25
+"""How many times the best time a trial may have taken to be raced again: its few samples may be that far off."""
+
+MOST_TIES = 8
+
+Raced = tuple[Sequence[Config], Race]
+"""Who ran, and how."""
+
+Program = Callable[[Sequence[Config]], Race]
+"""The whole program, run with each of the configs in turn, and raced."""
+
+
+class Verdict:
+    """What the trials of a search come to: who goes to the final, and what is decided after it.
+
+    If it must be `bitwise` the same, only configs count whose results are those of the incumbent, else of the default.
+    """
+
+    def __init__(self, problem: Problem, journal: Journal, incumbent: Config | None, *, bitwise: bool = False) -> None:
+        self.problem, self.incumbent = problem, incumbent
+        self._journal, self._bitwise = journal, bitwise
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials that count."""
+        trials = self._journal.trials
+        return alike(self.problem, trials, self.incumbent) if self._bitwise else trials
+
+    def finalists(self) -> tuple[list[Config], list[int]]:
+        """Who is raced at the end, and which of them are there to be compared with."""
+        configs = finalists(self.problem, self.trials, self.incumbent)
+        return configs, [i for i, config in enumerate(configs) if config in (self.incumbent, self.problem.default)]
+
+    def decide(self, raced: Raced | None = None, program: Program | None = None) -> Decision:
+        """The decision, by the race if there was one; a winner that makes the whole program slower is refused."""
+        trials = self.trials
+        decision = decide(self.problem, trials, self.incumbent, raced)
+        stood = self.incumbent or self.problem.default
+        if program is not None and decision.config != stood and stood in {t.config for t in trials if t.works}:
+            decision = weighed(decision, program([stood, decision.config]))
+            if decision.evidence and decision.evidence.end_to_end and decision.evidence.end_to_end.high < 1:
+                decision = refused(self.problem, trials, raced, stood, decision)
+        if left := len(self._journal.trials) - len(trials):
+            decision = noted(decision, f"{left} configs were left out: their results differ, bit for bit")
+        return decision
+
+
+def alike(problem: Problem, trials: Sequence[Trial], incumbent: Config | None = None) -> list[Trial]:
+    """Failures, and the trials whose results are those of the incumbent, else of the default, bit for bit.
+
+    Without either, of the first in canonical order that gives the same twice. Where none does, the default alone.
+    """
+    prints = {trial.config: trial.fingerprint for trial in trials if trial.works}
+    steady = [config for config in prints if prints[config] != VARIES]
+    first = min(steady, key=problem.space.rank, default=problem.default)
+    model = next((config for config in (incumbent, problem.default, first) if config in steady), None)
+    same = {config for config in steady if model and prints[config] == prints[model]} or {problem.default}
+    return [trial for trial in trials if not trial.works or trial.config in same]
 
 
 def finalists(problem: Problem, trials: Sequence[Trial], incumbent: Config | None = None) -> list[Config]:
-    """Who is raced at the end: the fastest by their trials, and always the incumbent and the default if they work."""
-    timed = {trial.config: trial for trial in trials if isinstance(trial.outcome, Timing)}
+    """The fastest by their trials, and always the incumbent and the default if they work."""
+    timed = {trial.config: trial for trial in trials if trial.works}
     order = sorted(timed.values(), key=lambda trial: (trial.seconds, problem.space.rank(trial.config)))
     near = [trial.config for trial in order if trial.seconds <= NEAR * order[0].seconds][:MOST_FINALISTS]
     standing = [config for config in (incumbent, problem.default) if config in timed]
@@ -29,73 +89,131 @@ def finalists(problem: Problem, trials: Sequence[Trial], incumbent: Config | Non
 
 
 def decide(
-    problem: Problem,
-    trials: Sequence[Trial],
-    incumbent: Config | None = None,
-    raced: tuple[Sequence[Config], Race] | None = None,
+    problem: Problem, trials: Sequence[Trial], incumbent: Config | None = None, raced: Raced | None = None
 ) -> Decision:
     """The fastest config, unless it cannot be told from the incumbent or the default, which then stays.
 
     Judged by a race if there was one, else by the samples of the trials. Among configs that tie, the first in
     canonical order is taken, so that two runs that see the same choose the same.
     """
-    timed = {trial.config: trial.outcome for trial in trials if isinstance(trial.outcome, Timing)}
-    if not timed:
-        raise NothingWorked(_post_mortem(problem, trials))
-    field = _by_trials(timed) if raced is None else _by_race(*raced)
+    field = _field(problem, trials, raced)
     chosen, notes = min(field.equal, key=problem.space.rank), []
     for config, whom in ((incumbent, "earlier decision"), (problem.default, "default")):
-        if config in field.tied:
+        if config is not None and config in field.tied:
             chosen, notes = config, [f"no gain over the {whom}"]
             break
+    return Decision(problem.key, chosen, _evidence(problem, trials, field, chosen, notes))
+
+
+def noted(decision: Decision, *notes: str, **more: Any) -> Decision:
+    """The decision with more to say."""
+    assert decision.evidence is not None
+    evidence = msgspec.structs.replace(decision.evidence, notes=(*decision.evidence.notes, *notes), **more)
+    return msgspec.structs.replace(decision, evidence=evidence)
+
+
+def weighed(decision: Decision, whole: Race) -> Decision:
+    """The decision with what it did to the whole program: a race of what stood before against the winner."""
+    gain = Gain(*whole.ratio(0, 1))
+    return noted(decision, *(["no gain end to end"] if gain.wash else []), end_to_end=gain)
+
+
+def refused(
+    problem: Problem, trials: Sequence[Trial], raced: Raced | None, stood: Config, decision: Decision
+) -> Decision:
+    """What stood before, because the whole program is slower with the winner; the evidence says so."""
+    assert decision.evidence is not None
+    assert decision.evidence.end_to_end is not None
+    whole = decision.evidence.end_to_end
+    low, centre, high = (f"{1 / bound:.2f}" for bound in (whole.high, whole.ratio, whole.low))
+    note = f"{decision.config} is faster alone, but with it the whole takes {centre} times as long ({low} to {high})"
+    evidence = _evidence(problem, trials, _field(problem, trials, raced), stood, [f"{note}: refused"])
+    return Decision(problem.key, stood, msgspec.structs.replace(evidence, end_to_end=whole))
+
+
+def _evidence(
+    problem: Problem, trials: Sequence[Trial], field: _Field, chosen: Config, notes: Sequence[str]
+) -> Evidence:
+    timed = {trial.config: trial for trial in trials if trial.works}
+    outcome, prints = timed[chosen].outcome, timed[chosen].fingerprint
+    assert isinstance(outcome, Timing)
+    said = list(notes)
     if problem.default not in timed:
-        notes.append("the default config does not work here")
-    others = [field.places[config] for config in field.tied if config != chosen]
-    best, slower = field.places[chosen], field.ratios.get(problem.default)
-    evidence = Evidence(
+        said.append("the default config does not work here")
+    if prints == VARIES:
+        said.append("its results vary from run to run")
+    best, gain = field.places[chosen], field.gain(problem.default, chosen)
+    ties = sorted((field.places[one] for one in field.tied if one != chosen), key=lambda finalist: finalist.seconds)
+    return Evidence(
         seconds=best.seconds,
         low=best.low,
         high=best.high,
         # Paired: both sides of a ratio have met the same rounds, their medians have not.
-        default_seconds=best.seconds * slower / field.ratios[chosen] if slower else None,
-        ties=tuple(sorted(others, key=lambda finalist: finalist.seconds)[:MOST_FINALISTS]),
+        default_seconds=best.seconds * gain.ratio if gain else None,
+        ties=tuple(msgspec.structs.replace(one, fingerprint=timed[one.config].fingerprint) for one in ties[:MOST_TIES]),
         trials=len(trials),
         failures=sum(isinstance(trial.outcome, Failure) for trial in trials),
-        clock=timed[chosen].clock,
+        clock=outcome.clock,
         when=datetime.now(UTC).isoformat(timespec="seconds"),
-        notes=tuple(notes),
+        notes=tuple(said),
+        over_default=gain,
+        fingerprint=prints,
+        **field.measured,
     )
-    return Decision(problem.key, chosen, evidence)
 
 
 class _Field(NamedTuple):
-    """Who ran: places, times over the leader's, who cannot be told from the leader, and who is as good as it."""
+    """Who ran: places, who cannot be told from the leader, who is as good as it, and gains with their intervals."""
 
-    places: dict[Config, Finalist]
-    ratios: dict[Config, float]
-    tied: list[Config]
-    equal: list[Config]
+    places: Mapping[Config, Finalist]
+    tied: Sequence[Config]
+    equal: Sequence[Config]
+    gain: Callable[[Config, Config], Gain | None]
+    measured: Mapping[str, Any]
+
+
+def _field(problem: Problem, trials: Sequence[Trial], raced: Raced | None) -> _Field:
+    timed = {trial.config: trial.outcome for trial in trials if isinstance(trial.outcome, Timing)}
+    if not timed:
+        raise NothingWorked(_post_mortem(problem, trials))
+    return _by_trials(timed) if raced is None else _by_race(*raced)
 
 
 def _by_trials(timed: Mapping[Config, Timing]) -> _Field:
-    places = {config: _finalist(config, timing.samples) for config, timing in timed.items()}
+    places = {config: _finalist(config, timing) for config, timing in timed.items()}
     leader = min(places.values(), key=lambda finalist: finalist.seconds)
-    ratios = {config: finalist.seconds / leader.seconds for config, finalist in places.items()}
     tied = [config for config, finalist in places.items() if finalist.low <= leader.high]
-    return _Field(places, ratios, tied, [config for config in tied if ratios[config] == 1])
+    equal = [config for config in tied if places[config].seconds == leader.seconds]
+
+    def gain(slow: Config, fast: Config) -> Gain | None:
+        if (one := places.get(slow)) is None:
+            return None
+        other = places[fast]
+        return Gain(one.seconds / other.seconds, one.low / other.high, one.high / other.low)
+
+    resolution = (leader.high - leader.low) / 2 / leader.seconds if leader.seconds else None
+    return _Field(places, tied, equal, gain, {"resolution": resolution})
 
 
 def _by_race(configs: Sequence[Config], race: Race) -> _Field:
     standings = dict(zip(configs, race.standings, strict=True))
-    places = {config: _finalist(config, standing.samples) for config, standing in standings.items()}
-    ratios = {config: standing.ratio for config, standing in standings.items()}
+    places = {config: _finalist(config, Timing(standing.samples)) for config, standing in standings.items()}
     tied = [configs[i] for i in race.ties]
-    return _Field(places, ratios, tied, [config for config in tied if ratios[config] <= 1 + race.margin])
+    number = {config: i for i, config in enumerate(configs)}
+
+    def gain(slow: Config, fast: Config) -> Gain | None:
+        if slow not in number:
+            return None
+        return Gain(1.0, 1.0, 1.0) if slow == fast else Gain(*race.ratio(number[slow], number[fast]))
+
+    equal = [config for config in tied if standings[config].ratio <= 1 + race.margin]
+    return _Field(places, tied, equal, gain, {"resolution": race.resolution, "conditions": race.conditions})
 
 
-def _finalist(config: Config, samples: Sequence[float]) -> Finalist:
-    low, high = interval(samples)
-    return Finalist(config, median(samples), low, high)
+def _finalist(config: Config, timing: Timing) -> Finalist:
+    scale = timing.seconds / median(timing.samples)
+    low, high = interval(timing.samples)
+    return Finalist(config, timing.seconds, low * scale, high * scale)
 
 
 def _post_mortem(problem: Problem, trials: Sequence[Trial]) -> str:

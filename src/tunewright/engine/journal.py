@@ -5,14 +5,17 @@ from __future__ import annotations
 from time import monotonic
 
 from tunewright.errors import StoreError
-from tunewright.model.config import Config
 from tunewright.model.decision import Problem
 from tunewright.model.event import Listener, Tried
-from tunewright.model.trial import Timing, Trial
+from tunewright.model.trial import Rival, Trial
 from tunewright.ports.store import Store
 from tunewright.remarks import Remarks
+from tunewright.spaces.config import Config
 
 log = Remarks(__name__)
+
+CLEARLY = 0.97
+"""How much faster a trial must look to become the rival of those that follow: luck must not be handed on as fact."""
 
 
 class Journal:
@@ -23,11 +26,12 @@ class Journal:
         self._began = monotonic()
         self.known: dict[Config, Trial] = {}
         self.trials: list[Trial] = []
+        self.rival: Rival | None = None
         if not fresh:
             # The last trial of a config holds; a config no longer in the space is history.
             found = {trial.config: trial for trial in store.trials(problem.key) if trial.config in problem.space}
             # Where nothing ever worked, something other than the configs may have been wrong: all deserve another try.
-            self.known = found if any(isinstance(trial.outcome, Timing) for trial in found.values()) else {}
+            self.known = found if any(trial.works for trial in found.values()) else {}
 
     def add(self, trial: Trial) -> None:
         """Keep a new trial, then tell the listeners: an acknowledged trial is a recorded one."""
@@ -36,7 +40,7 @@ class Journal:
         except StoreError as error:
             log.warning("a trial of %s is not kept, so a later run may repeat it: %s", self._key.kernel, error)
         self.known[trial.config] = trial
-        self.trials.append(trial)
+        self._note(trial)
         self._emit(Tried(trial))
 
     def elapsed(self) -> float:
@@ -47,6 +51,11 @@ class Journal:
         """The trial an earlier run made of `config`, if any."""
         trial = self.known.get(config)
         if trial is not None:
-            self.trials.append(trial)
+            self._note(trial)
             self._emit(Tried(trial, replayed=True))
         return trial
+
+    def _note(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        if trial.works and (self.rival is None or trial.seconds < CLEARLY * self.rival.seconds):
+            self.rival = Rival(trial.config, trial.seconds)

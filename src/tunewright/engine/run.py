@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from tunewright.engine.budget import Budget
 from tunewright.engine.journal import Journal
-from tunewright.model.config import Config
 from tunewright.model.decision import Problem
+from tunewright.model.trial import Entry
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.strategy import Strategy
+from tunewright.spaces.config import Config
 
 
 def search(
@@ -21,8 +22,8 @@ def search(
         strategy.tell([trial])
 
 
-def _proposals(problem: Problem, strategy: Strategy, budget: Budget, journal: Journal) -> Iterator[Config]:
-    """Configs to try, drawn by the pool when a place is free, so that no proposal is staler than it must be.
+def _proposals(problem: Problem, strategy: Strategy, budget: Budget, journal: Journal) -> Iterator[Entry]:
+    """Configs to try, each against the best so far; drawn when a place is free, so that nothing is staler than it must.
 
     What an earlier run has tried is answered from the journal: it costs a trial of the budget, but no time. The
     strategy thus sees the same history as if it had never been interrupted.
@@ -40,4 +41,4 @@ def _proposals(problem: Problem, strategy: Strategy, budget: Budget, journal: Jo
             if (known := journal.replay(config)) is not None:
                 strategy.tell([known])
             else:
-                yield config
+                yield Entry(config, journal.rival)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial, update_wrapper
 from pathlib import Path
 from threading import RLock
@@ -13,22 +14,24 @@ import msgspec
 
 from tunewright.backends.host import digest, source_of
 from tunewright.backends.python import Python
+from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
 from tunewright.errors import SignatureError, SpaceError
 from tunewright.fronts.buckets import Buckets
 from tunewright.fronts.call import cached_call
 from tunewright.fronts.declaration import Declaration
-from tunewright.measure.attempt import Bench, Check
-from tunewright.model.config import Config
+from tunewright.fronts.program import whole
+from tunewright.measure.attempt import Bench, Check, Manner
+from tunewright.measure.clock import Regime
 from tunewright.model.decision import Decision, Problem
-from tunewright.model.inputs import Inputs
 from tunewright.model.signature import Parameter, Signature
-from tunewright.model.space import Space
 from tunewright.pools.loading import find, only_known_answers, target_of
 from tunewright.ports.backend import Backend, Kernel, Launch
 from tunewright.ports.pool import Attempt
 from tunewright.remarks import Remarks
 from tunewright.session import Session, current_session
+from tunewright.spaces.config import Config
+from tunewright.spaces.space import Space
 
 log = Remarks(__name__)
 
@@ -41,13 +44,14 @@ class Tuned:
     __call__: Callable[..., Any]
 
     def __init__(self, function: Callable[..., Any], space: Space, declared: Declaration) -> None:
-        self.function, self.space, self.declared = function, space, declared
+        self.function, self.declared = function, declared
+        self.offered, self.space = space, space.exact(declared.numerics)
         self.backend = _backend(declared.backend)
         if hasattr(self.backend, "relative_to") and function.__code__.co_filename:
             self.backend.relative_to(Path(function.__code__.co_filename).parent)
         self.parameters = Parameter.of(function, space.names)
         self.buckets = Buckets(declared.buckets)
-        self._default = space.require(declared.default) if declared.default is not None else None
+        self._default = self._required(declared.default) if declared.default is not None else None
         self._ready: dict[Hashable, Launch] = {}
         self._lock = RLock()
         self._check_names()
@@ -68,6 +72,9 @@ class Tuned:
                 raise SpaceError(f"{self.name} takes no argument {strangers[0]!r}; a Python kernel takes knobs by name")
             if taken[: len(own)] != own:
                 raise SpaceError(f"{self.name}: knobs come after the other arguments, best after a *")
+        strange = [n for case in self.declared.cases for n in case.sizes if n not in self.dims]
+        if strange:
+            raise SignatureError(f"a case sizes {strange[0]!r}; {self.name} has {', '.join(self.dims) or 'no names'}")
         if shared := set(self.dims) & set(self.space.names):
             raise SpaceError(f"{', '.join(sorted(shared))} names both a knob and a dimension; rename one")
         if unknown := [name for name in self.buckets if name not in self.dims]:
@@ -75,6 +82,12 @@ class Tuned:
                 f"buckets name {', '.join(unknown)}, but no argument has such a dimension; "
                 f'declare it, as in `a: In("{unknown[0]}")`'
             )
+
+    def _required(self, config: Mapping[str, Any]) -> Config:
+        """A config of the space; one that was left out for its numerics says how to allow it."""
+        if config not in self.space and config in self.offered:
+            raise SpaceError(f"the default of {self.name} changes numerics: allow it by name with numerics=[...]")
+        return self.space.require(config)
 
     def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
         """How multiprocessing hands a kernel on: by name."""
@@ -133,7 +146,22 @@ class Tuned:
         """What results are judged by: a decision proven by another reference has proven something else."""
         said = self.declared
         by = digest(source_of(said.reference))[:12] if said.reference else "the default config"
+        by = f"{by} in the same precision" if said.precision == "same" else by
         return by if said.tolerance is None else f"{by} within {said.tolerance}"
+
+    @cached_property
+    def _mode(self) -> dict[str, str]:
+        """How the kernel is executed and judged: what of its declaration changes the answer."""
+        said = self.declared
+        mode = {"threads": str(said.threads), "regime": str(said.regime), "check": self._judge}
+        if said.numerics:
+            mode["numerics"] = ", ".join(sorted(said.numerics))
+        if said.cases:
+            makers = [source_of(case.inputs) for case in said.cases if case.inputs]
+            mode["cases"] = digest(*map(repr, said.cases), *makers)[:12]
+        if said.program:
+            mode["program"] = said.program if isinstance(said.program, str) else digest(source_of(said.program))[:12]
+        return mode
 
     def has_default_inputs(self) -> bool:
         """Whether the `inputs` function can be called without sizes."""
@@ -142,7 +170,7 @@ class Tuned:
 
     def problem(self, args: Sequence[Any]) -> Problem:
         """What has to be decided for a call with `args`."""
-        mode = {"threads": str(self.declared.threads), "regime": "hot", "check": self._judge}
+        mode = {**self._mode, "results": "bitwise"} if self.session.settings.deterministic else self._mode
         signature = Signature.of(self.parameters, args, self.buckets)
         return Problem(self.backend.key(self.kernel, signature, mode), self.space, self.default)
 
@@ -153,19 +181,61 @@ class Tuned:
         found = self.session.known(problem) if only_known else self.session.answer(problem)
         if found is not None:
             return found
-        return self.session.tune(problem, self.attempt(self.inputs_like(args)), budget=self.budget())
+        return self._tuned(problem, args, self.budget())
 
     def tune(self, *args: Any, budget: Budget | None = None, fresh: bool = False) -> Decision:
         """Search for the best config for `args` now, whatever is stored; earlier trials count unless `fresh`."""
         with self._lock:
-            attempt = self.attempt(self.inputs_like(args))
-            decision = self.session.tune(self.problem(args), attempt, budget=budget or self.budget(), fresh=fresh)
+            decision = self._tuned(self.problem(args), args, budget or self.budget(), fresh=fresh)
             self._ready.clear()
         return decision
+
+    def _tuned(self, problem: Problem, args: Sequence[Any], budget: Budget | None, *, fresh: bool = False) -> Decision:
+        program = whole(self, problem.key) if self.declared.program else None
+        attempt = self.attempt(self.cases_like(args))
+        return self.session.tune(problem, attempt, budget=budget, fresh=fresh, program=program)
+
+    @contextmanager
+    def pinned(self, session: Session, ready: dict[Hashable, Launch]) -> Iterator[None]:
+        """Answer from another session within, with launchers of its own, which are kept in `ready`."""
+        with self._lock:
+            said, before = self.declared, dict(self._ready)
+            self.using(session)
+            self._ready.update(ready)
+            try:
+                yield
+            finally:
+                ready.update(self._ready)
+                self.declared = said
+                self._ready.clear()
+                self._ready.update(before)
 
     def budget(self) -> Budget | None:
         """The budget declared, if any."""
         return Budget.parse(self.declared.budget) if self.declared.budget else None
+
+    def cases_like(self, args: Sequence[Any]) -> tuple[Inputs, ...]:
+        """Recipes for what the decision about a call with `args` serves: the declared cases in its bucket, if any."""
+        dims, made = Signature.of(self.parameters, args, self.buckets).dims, []
+        for number, case in enumerate(self.declared.cases):
+            sizes = dims | case.sizes
+            if any(self.buckets(name, size) != dims.get(name, size) for name, size in sizes.items()):
+                continue
+            maker = case.inputs or self.declared.inputs
+            wanted = inspect.signature(maker).parameters if maker else ()
+            recipe = (
+                Inputs(dims={name: sizes[name] for name in wanted if name in sizes})
+                if maker
+                else Inputs.like(self.parameters, args, sizes)
+            )
+            made.append(msgspec.structs.replace(recipe, case=number, weight=case.weight))
+        return tuple(made) or (self.inputs_like(args),)
+
+    def make(self, inputs: Inputs) -> Sequence[Any]:
+        """Arguments by a recipe."""
+        own = self.declared.cases[inputs.case].inputs if inputs.case >= 0 else None
+        maker = own or self.declared.inputs
+        return maker(**inputs.dims) if maker else inputs.make()
 
     def inputs_like(self, args: Sequence[Any]) -> Inputs:
         """A recipe for arguments like `args`, at the size of their bucket."""
@@ -184,24 +254,23 @@ class Tuned:
             return list(self.declared.inputs(**sizes))
         return Inputs.of_dims(self.parameters, sizes, self.declared.dtype).make()
 
-    def bench(self, inputs: Inputs, cache: Path) -> Bench:
+    def bench(self, cases: Sequence[Inputs], cache: Path) -> Bench:
         """What a process needs to try configs; workers ask for it after they have found this kernel by name."""
         kernel = Kernel(self.name, self.function, self.parameters, cache)
-        device = cache / "leases" / "cpu.lock"
-        check = Check(self.declared.reference, self.declared.tolerance)
-        return Bench(
-            self.backend, kernel, inputs, self.default, check, self.declared.inputs, self.declared.threads, device
-        )
+        said = self.declared
+        check = Check(said.reference, said.tolerance, said.precision == "double")
+        manner = Manner(said.threads, Regime(said.regime), cache / "leases" / "cpu.lock")
+        return Bench(self.backend, kernel, tuple(cases), self.default, check, manner, self.make)
 
-    def attempt(self, inputs: Inputs) -> Attempt:
+    def attempt(self, cases: Sequence[Inputs]) -> Attempt:
         """An attempt for the session's pool: isolated, unless attempts are to run in this process."""
         own, cache = self.session, self.kernel.cache
         if own.settings.pool == "serial":
-            return self.bench(inputs, cache)
+            return self.bench(cases, cache)
         from tunewright.pools.isolate import Isolated  # noqa: PLC0415 - sockets and processes, only where one tunes
 
-        make = partial(self.bench, inputs, cache)
-        return Isolated(make, inputs, cache, self.target(), self.declared.threads, own.limits)
+        make = partial(self.bench, cases, cache)
+        return Isolated(make, tuple(cases), cache, self.target(), self.declared.threads, own.limits)
 
     def target(self) -> str | None:
         """Where another process finds this kernel: `module:name` or `script.py:name`; None if nowhere."""

@@ -11,19 +11,28 @@ from typing import Any
 
 import msgspec
 
+from tunewright.cases.exam import VARIES, Exam
+from tunewright.cases.inputs import Inputs
+from tunewright.cases.judge import expected_from
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.measure import race
-from tunewright.measure.clock import repeated, visitor
+from tunewright.measure.clock import Regime, Visit, together, visitor
 from tunewright.measure.lease import lease
-from tunewright.measure.verify import Arguments, expected_from, objection
-from tunewright.model.config import Config
-from tunewright.model.inputs import Inputs
-from tunewright.model.signature import Signature
-from tunewright.model.trial import Failure, Kind, Outcome, Stage, Trial
-from tunewright.ports.backend import Backend, Kernel, Launch
+from tunewright.measure.quiet import Watch
+from tunewright.model.trial import Entry, Failure, Kind, Outcome, Rival, Stage, Timing, Trial
+from tunewright.ports.backend import Backend, Kernel, Launch, Timer
+from tunewright.remarks import Remarks
+from tunewright.spaces.config import Config
+
+log = Remarks(__name__)
 
 Watcher = Callable[[Stage], None]
-Maker = Callable[..., Sequence[Any]]
+
+FEW = race.Terms(rounds=12, seconds=0.5)
+"""What a trial may cost that is close to the best so far; others leave after two rounds."""
+
+WALL_ROUNDS = 4
+"""How often a candidate must be grossly slower by the wall clock, where it may have met a neighbour twice."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -39,53 +48,67 @@ class Check(msgspec.Struct, frozen=True):
 
     reference: Callable[..., Any] | None = None
     tolerance: float | None = None
+    precise: bool = True
+
+
+class Manner(msgspec.Struct, frozen=True):
+    """How a kernel is timed: on how many threads, in which regime, on which device that one at a time may use."""
+
+    threads: int = 1
+    regime: Regime = Regime.HOT
+    device: Path | None = None
 
 
 def _unwatched(stage: Stage) -> None: ...
 
 
 class Bench(msgspec.Struct, dict=True):
-    """Everything a process needs to try configs of one problem: kernel, backend, arguments and a judge."""
+    """Everything a process needs to try configs of one problem: kernel, backend, cases and a judge."""
 
     backend: Backend
     kernel: Kernel
-    inputs: Inputs
+    cases: tuple[Inputs, ...]
     default: Config
     check: Check = Check()
-    maker: Maker | None = None
-    threads: int = 1
-    device: Path | None = None
+    manner: Manner = Manner()
+    make: Callable[[Inputs], Sequence[Any]] = Inputs.make
 
     @cached_property
-    def arguments(self) -> Arguments:
-        """The arguments every attempt starts from."""
+    def exams(self) -> list[Exam]:
+        """The cases made real: what every attempt is run on."""
         try:
-            args = list(self.maker(**self.inputs.dims)) if self.maker else self.inputs.make()
+            made = [(inputs, self.make(inputs)) for inputs in self.cases]
         except Exception as error:
             raise BackendError(f"making the arguments raised {type(error).__name__}: {error}") from error
-        return Arguments(self.kernel.parameters, args)
+        return [Exam(self.kernel.parameters, args, self.check.tolerance, inputs.weight) for inputs, args in made]
 
-    @cached_property
-    def signature(self) -> Signature:
-        """What the arguments look like to a builder."""
-        return Signature.of(self.kernel.parameters, self.arguments.pristine)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays together."""
+        return sum(exam.arguments.nbytes for exam in self.exams)
 
-    @cached_property
-    def expected(self) -> list[Any]:
-        """The right results. A reference that fails is a broken program, and raises."""
-        if self.check.reference is not None:
-            try:
-                with lease(self.device):  # a reference may use every core there is
-                    return expected_from(self.check.reference, self.kernel.parameters, self.arguments.pristine)
-            except Exception as error:
-                raise BackendError(f"the reference raised {type(error).__name__}: {error}") from error
+    def prepare(self) -> None:
+        """Find the right results. A reference that fails is a broken program, and raises."""
+        for exam in self.exams:
+            if not exam.expected:
+                exam.expected = self._by_reference(exam) if self.check.reference else self._by_default(exam)
+
+    def _by_reference(self, exam: Exam) -> list[Any]:
+        assert self.check.reference is not None
+        precise, pristine = self.check.precise, exam.arguments.pristine
         try:
-            artifact = self.backend.build(self.kernel, self.default, self.signature)
-            with lease(self.device):
-                launch = self.backend.load(self.kernel, artifact)
-                self.arguments.reset()
-                results = self.arguments.results(launch(*self.arguments.values))
-            if said := self.arguments.damage():
+            with lease(self.manner.device):  # a reference may use every core there is
+                return expected_from(self.check.reference, self.kernel.parameters, pristine, precise=precise)
+        except Exception as error:
+            hint = '; if it takes the kernel\'s own dtypes only, declare precision="same"' if precise else ""
+            raise BackendError(f"the reference raised {type(error).__name__}: {error}{hint}") from error
+
+    def _by_default(self, exam: Exam) -> list[Any]:
+        try:
+            artifact = self.backend.build(self.kernel, self.default, exam.signature)
+            with lease(self.manner.device):
+                results = exam.run(self.backend.load(self.kernel, artifact))
+            if said := exam.arguments.damage():
                 raise BackendError(said)
         except Exception as error:
             raise BackendError(
@@ -94,25 +117,26 @@ class Bench(msgspec.Struct, dict=True):
             ) from error
         return deepcopy(list(results.values()))
 
-    def __call__(self, config: Config, watch: Watcher = _unwatched) -> Trial:
+    def __call__(self, entry: Entry, watch: Watcher = _unwatched) -> Trial:
         """Try one config here and now; `watch` is told each stage as it begins."""
-        expected = self.expected
-        stage, started, built = Stage.BUILD, time.perf_counter(), None
+        self.prepare()
+        stage, started, built, prints = Stage.BUILD, time.perf_counter(), None, ""
+        outcome: Outcome
         try:
             watch(stage)
-            artifact = self.backend.build(self.kernel, config, self.signature)
+            artifacts = self._built(entry.config)
             built = time.perf_counter()
             watch(stage := Stage.WAIT)
-            with lease(self.device):
+            with lease(self.manner.device):
                 watch(stage := Stage.LOAD)
-                launch = self.backend.load(self.kernel, artifact)
+                launches = [self.backend.load(self.kernel, artifact) for artifact in artifacts]
                 watch(stage := Stage.VERIFY)
-                outcome = self._verify(launch, expected)
-                if outcome is None:
+                said, prints = self._judge(launches)
+                if said:
+                    outcome = Failure(Stage.VERIFY, Kind.WRONG, said)
+                else:
                     watch(stage := Stage.TIME)
-                    restore = self.arguments.restorer()
-                    timer = self.backend.timer(launch, self.arguments.values, self.threads)
-                    outcome = repeated(timer, restore)
+                    outcome = self._time(launches, entry)
         except MemoryError as error:
             outcome = Failure(stage, Kind.MEMORY, f"MemoryError: {error}")
         except Exception as error:  # noqa: BLE001 - whatever a config breaks is data about the config
@@ -120,24 +144,70 @@ class Bench(msgspec.Struct, dict=True):
             said = str(error) if isinstance(error, TunewrightError) else f"{type(error).__name__}: {error}"
             outcome = Failure(stage, kind, said)
         ended = time.perf_counter()
-        return Trial(config, outcome, (built or ended) - started, ended - (built or ended), at=time.time())
+        ran = ended - (built or ended)
+        return Trial(entry.config, outcome, (built or ended) - started, ran, at=time.time(), fingerprint=prints)
 
-    def race(self, configs: Sequence[Config], terms: race.Terms) -> race.Race:
+    def _built(self, config: Config) -> list[Any]:
+        """The artefact for each case; cases of one signature share it."""
+        known = {str(exam.signature): exam.signature for exam in self.exams}
+        made = {text: self.backend.build(self.kernel, config, signature) for text, signature in known.items()}
+        return [made[str(exam.signature)] for exam in self.exams]
+
+    def _judge(self, launches: Sequence[Launch]) -> tuple[str | None, str]:
+        """What is wrong in any case, and the fingerprints of all."""
+        alone, prints = self.check.reference is None, []
+        for exam, launch in zip(self.exams, launches, strict=True):
+            said, one = exam.judge(launch, same_dtype=alone)
+            if said:
+                return said, ""
+            prints.append(one)
+        return None, VARIES if VARIES in prints else "-".join(prints)
+
+    def _visit(self, launches: Sequence[Launch]) -> tuple[Visit, Timer]:
+        """Visits to a config that works, over all cases, and the timer of the first."""
+        visits, timers = [], []
+        for exam, launch in zip(self.exams, launches, strict=True):
+            exam.run(launch)
+            timers.append(self.backend.timer(launch, exam.arguments.values, self.manner.threads))
+            visits.append(visitor(timers[-1], exam.arguments.restorer(), self.manner.regime))
+        return together(visits, [exam.weight for exam in self.exams]), timers[0]
+
+    def _time(self, launches: Sequence[Launch], entry: Entry) -> Timing:
+        """Few samples for a slow candidate, more for one that is close to its rival; alone, as many as for a tie."""
+        visit, timer = self._visit(launches)
+        rival, pace = entry.rival, self._pace(entry.rival)
+        if rival is None or pace is None or rival.config == entry.config:
+            began, samples = time.perf_counter(), [visit()]
+            while len(samples) < 3 or (len(samples) < FEW.rounds and time.perf_counter() - began < FEW.seconds):
+                samples.append(visit())
+            return Timing(tuple(samples), timer.clock)
+        terms = msgspec.structs.replace(FEW, gross=WALL_ROUNDS) if timer.clock == "wall" else FEW
+        run = race.run([pace, visit], terms)
+        return Timing(run.standings[1].samples, timer.clock, run.ratio(1, 0)[0], rival.seconds)
+
+    def _pace(self, rival: Rival | None) -> Visit | None:
+        """Visits to the rival, made ready once and kept while it stays the rival."""
+        if rival is None:
+            return None
+        if self.__dict__.get("paced", (None,))[0] != rival.config:
+            try:
+                launches = [self.backend.load(self.kernel, artifact) for artifact in self._built(rival.config)]
+                self.__dict__["paced"] = rival.config, self._visit(launches)[0]
+            except Exception as error:  # noqa: BLE001 - it is not the candidate's fault that its rival fails here
+                log.info("%s: the best so far, %s, fails in another worker: %s", self.kernel.name, rival.config, error)
+                return None
+        pace: Visit = self.__dict__["paced"][1]
+        return pace
+
+    def race(self, configs: Sequence[Config], terms: race.Terms, kept: Sequence[int] = ()) -> race.Race:
         """Configs that work, raced here against each other on the same arguments."""
-        visits = []
-        artifacts = [self.backend.build(self.kernel, config, self.signature) for config in configs]
-        with lease(self.device):
-            for artifact in artifacts:
-                launch = self.backend.load(self.kernel, artifact)
-                self.arguments.reset()
-                launch(*self.arguments.values)
-                timer = self.backend.timer(launch, self.arguments.values, self.threads)
-                visits.append(visitor(timer, self.arguments.restorer()))
-            return race.run(visits, terms)
-
-    def _verify(self, launch: Launch, expected: list[Any]) -> Outcome | None:
-        self.arguments.reset()
-        returned = launch(*self.arguments.values)
-        results, alone = self.arguments.results(returned), self.check.reference is None
-        said = self.arguments.damage() or objection(expected, results, self.check.tolerance, same_dtype=alone)
-        return Failure(Stage.VERIFY, Kind.WRONG, said) if said else None
+        artifacts = [self._built(config) for config in configs]
+        with lease(self.manner.device):
+            loaded = [[self.backend.load(self.kernel, one) for one in each] for each in artifacts]
+            visits, timers = zip(*(self._visit(launches) for launches in loaded), strict=True)
+            if any(timer.clock == "wall" for timer in timers):
+                terms = msgspec.structs.replace(terms, gross=WALL_ROUNDS)
+            watch = Watch()
+            run = race.run(visits, terms, kept=kept)
+            conditions = watch.stop(run.standings[run.leader].samples)
+        return msgspec.structs.replace(run, conditions=conditions)

@@ -1,73 +1,145 @@
-"""Clock: which clock is honest for this kernel, and simple repeated timing by it."""
+"""Clock: which clock is honest for this kernel; regimes; visits to a candidate by it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import isfinite
-from time import perf_counter, perf_counter_ns, process_time_ns
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import cache
+from math import ceil, isfinite
+from resource import RUSAGE_THREAD, getrusage
+from time import perf_counter, perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
 
-from tunewright.model.trial import Timing
+import numpy as np
+from numpy.typing import NDArray
+
 from tunewright.ports.backend import Timer
 
-CLOCKS: dict[str, Callable[[], int]] = {"cpu": process_time_ns, "wall": perf_counter_ns}
-
+CLOCKS: dict[str, Callable[[], int]] = {"thread": thread_time_ns, "cpu": process_time_ns, "wall": perf_counter_ns}
 
 LONG_ENOUGH = 1e-3
 """Seconds a sample must last for its clock to be trusted."""
 
+LONG = 1e-2
+"""Seconds after which a launch has warmed the caches itself: nothing before it needs to be discarded."""
+
 MOST_AT_ONCE = 1 << 20
+MOST_SINGLES = 4
+SLACK = 5e-5
+"""Seconds by which clocks may differ for no reason."""
+
+NEARBY, EVERYTHING = 4 << 20, 64 << 20
+"""Bytes that other work passes through the caches: more than a core has of its own; more than its share of them all."""
 
 Restore = Callable[[], None]
 """Puts back what a launch changed."""
 
+Visit = Callable[[], float]
+"""Runs a candidate for a moment, and returns its seconds per launch."""
 
-def honest(threads: int) -> str:
-    """CPU time of the process for one thread (neighbours do not count, hidden threads do); else wall time."""
-    return "cpu" if threads == 1 else "wall"
+
+class Regime(StrEnum):
+    """In what state of the caches a kernel is timed; the fastest config differs between them."""
+
+    HOT = "hot"  # again and again: bursts, the first launch of each discarded
+    CONTEXT = "context"  # single launches, other work in between
+    COLD = "cold"  # single launches, caches flushed before each
 
 
 class HostTimer:
-    """Times a call on the host."""
+    """Times a call on the host, by the clock that is honest for it; its first launches show which that is.
+
+    Several threads are timed by the wall. One is timed by its own CPU time, so that neighbours do not count; by that
+    of the whole process if the call turns out to use threads in hiding; and by the wall if it waits, since waiting
+    costs no CPU time at all.
+    """
 
     def __init__(self, call: Callable[[], Any], threads: int) -> None:
-        self.clock = honest(threads)
-        self._now = CLOCKS[self.clock]
+        self.clock = "thread" if threads == 1 else "wall"
         self._call = call
+        self._doubts = 2 if threads == 1 else 0
 
     def __call__(self, count: int) -> float:
-        call, now = self._call, self._now
+        if self._doubts:
+            return self._probed(count)
+        call, now = self._call, CLOCKS[self.clock]
         start = now()
         for _ in range(count):
             call()
         return (now() - start) * 1e-9
 
+    def _probed(self, count: int) -> float:
+        """The same by all clocks at once, to choose one; that it waits must be seen twice, it may have been chance."""
+        waits = getrusage(RUSAGE_THREAD).ru_nvcsw
+        start = {name: now() for name, now in CLOCKS.items()}
+        for _ in range(count):
+            self._call()
+        took = {name: (now() - start[name]) * 1e-9 for name, now in CLOCKS.items()}
+        waited = getrusage(RUSAGE_THREAD).ru_nvcsw > waits and took["wall"] > 2 * took["cpu"] + SLACK
+        hidden = took["cpu"] > 1.1 * took["thread"] + SLACK
+        self.clock = "wall" if waited else "cpu" if hidden else "thread"
+        self._doubts = self._doubts - 1 if waited else 0
+        return took[self.clock]
 
-def repeated(timer: Timer, restore: Restore | None, seconds: float = 0.1) -> Timing:
-    """Samples of `timer` for about `seconds`, each long enough for the clock; at least three.
+    def flush(self, *, whole: bool) -> None:
+        """Let other work pass through the caches: as much as a core has of its own, or all there is."""
+        buffer = _buffer()[: (EVERYTHING if whole else NEARBY) // 8]
+        np.add(buffer, 1, out=buffer)
+
+
+@cache
+def _buffer() -> NDArray[np.int64]:
+    return np.zeros(EVERYTHING // 8, dtype=np.int64)
+
+
+def visitor(timer: Timer, restore: Restore | None, regime: Regime = Regime.HOT) -> Visit:
+    """Visits to one candidate in a regime; each lasts a moment, and gives seconds per launch.
 
     `restore` puts back what a launch changes, before each launch: a second one would start from something else.
     """
-    # Wall time bounds the effort, whatever the clock: a kernel that waits costs no CPU time, but it costs ours.
-    began = perf_counter()
-    count = _calibrated(timer, restore)
-    samples: list[float] = []
-    while len(samples) < 3 or (perf_counter() - began < seconds and len(samples) < 50):
-        samples.append(_sample(timer, restore, count))
-    if not all(isfinite(sample) for sample in samples):
+    count, each = _calibrated(timer, restore)
+    if regime is Regime.HOT:
+        skipped = 0 if each >= LONG else 1
+
+        def burst() -> float:
+            if skipped:  # another candidate ran before it
+                _sample(timer, restore, skipped)
+            return _sample(timer, restore, count)
+
+        return _believed(burst)
+
+    singles = 1 if regime is Regime.COLD else min(count, MOST_SINGLES)
+
+    def apart() -> float:
+        total = 0.0
+        for _ in range(singles):
+            if restore:
+                restore()
+            timer.flush(whole=regime is Regime.COLD)
+            total += timer(1)
+        return total / singles
+
+    return _believed(apart)
+
+
+def together(visits: Sequence[Visit], weights: Sequence[float]) -> Visit:
+    """A visit to the same candidate in several cases: the mean of their times, weighted."""
+    if len(visits) == 1:
+        return visits[0]
+    total = sum(weights)
+    return lambda: sum(weight * visit() for weight, visit in zip(weights, visits, strict=True)) / total
+
+
+def _believed(visit: Visit) -> Visit:
+    """The visit, repeated where the clock gave what cannot be a time."""
+
+    def again() -> float:
+        for _ in range(3):
+            if isfinite(seconds := visit()) and seconds >= 0:
+                return max(seconds, 1e-12)
         raise ValueError("the clock returned a time that is no number")
-    return Timing(tuple(samples), timer.clock)
 
-
-def visitor(timer: Timer, restore: Restore | None) -> Callable[[], float]:
-    """A visit to a candidate, hot: a burst whose first launch does not count, because another ran before it."""
-    count = _calibrated(timer, restore)
-
-    def visit() -> float:
-        _sample(timer, restore, 1)
-        return max(_sample(timer, restore, count), 1e-12)
-
-    return visit
+    return again
 
 
 def _sample(timer: Timer, restore: Restore | None, count: int) -> float:
@@ -81,13 +153,15 @@ def _sample(timer: Timer, restore: Restore | None, count: int) -> float:
     return total / count
 
 
-def _calibrated(timer: Timer, restore: Restore | None) -> int:
-    """How many launches make a sample long enough for the clock."""
+def _calibrated(timer: Timer, restore: Restore | None) -> tuple[int, float]:
+    """How many launches make a sample long enough for the clock, and about how long each takes."""
     count = 1
-    while count < MOST_AT_ONCE:
-        started = perf_counter()
-        _sample(timer, restore, count)
-        if perf_counter() - started >= LONG_ENOUGH:
-            break
-        count *= 2
-    return count
+    while True:
+        began = perf_counter()
+        read = _sample(timer, restore, count) * count
+        # A kernel that waits costs no CPU time, but it costs ours.
+        took = max(read if isfinite(read) else 0.0, perf_counter() - began)
+        if took >= LONG_ENOUGH / 8 or count >= MOST_AT_ONCE:
+            each = (read if isfinite(read) and read > 0 else took) / count
+            return min(max(1, ceil(LONG_ENOUGH / each)), MOST_AT_ONCE), each
+        count *= 4

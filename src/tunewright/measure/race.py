@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tunewright.measure.clock import Visit
 from tunewright.measure.stats import paired
-
-Visit = Callable[[], float]
-"""Runs a candidate for a moment, and returns its seconds per launch."""
+from tunewright.model.conditions import Conditions
 
 GROSS = 1.3
-"""How many times slower than the best of both first rounds a candidate may be without leaving at once."""
+"""How many times slower than the best a candidate may be, in each of the first rounds, without leaving at once."""
 
 FIRST_TEST = 6
+"""The round from which differences are tested; with fewer pairs, hardly any could be."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -36,14 +36,15 @@ class Standing(msgspec.Struct, frozen=True):
 class Race(msgspec.Struct, frozen=True):
     """What a race showed: who leads, and how everyone stands to the leader.
 
-    `settled` says that nobody left can be more than `margin` faster than the leader; if it is False, the rounds or
-    the seconds ended first.
+    `settled` says that everyone left is a tie: shown to be neither more than `margin` faster than the leader nor more
+    than twice that slower; if it is False, the rounds or the seconds ended first.
     """
 
     leader: int
     standings: tuple[Standing, ...]
     margin: float
     settled: bool
+    conditions: Conditions | None = None
 
     @property
     def tested(self) -> bool:
@@ -55,6 +56,22 @@ class Race(msgspec.Struct, frozen=True):
         """Those that were never shown to be slower than the leader; it is one of them."""
         return [i for i, standing in enumerate(self.standings) if standing.left is None]
 
+    @property
+    def resolution(self) -> float | None:
+        """The smallest difference this race could have told: half the interval of whoever came nearest to the leader.
+
+        1 where it told nothing; None if there was nobody else near, and nothing to tell.
+        """
+        others = [one for i, one in enumerate(self.standings) if i != self.leader and len(one.samples) >= FIRST_TEST]
+        nearest = min(others, key=lambda one: one.ratio, default=None)
+        return min(1.0, (nearest.high - nearest.low) / 2) if nearest else None
+
+    def ratio(self, one: int, other: int) -> tuple[float, float, float]:
+        """The time of one candidate over another's, with its interval, from the rounds in which both ran."""
+        logs = [np.log(self.standings[i].samples).tolist() for i in (one, other)]
+        centre, low, high = (float(np.exp(x)) for x in paired(_difference(*logs)))
+        return centre, low, high
+
 
 class Terms(msgspec.Struct, frozen=True):
     """What a race aims at and what it may cost."""
@@ -63,66 +80,99 @@ class Terms(msgspec.Struct, frozen=True):
     rounds: int = 200
     seconds: float = 10.0
     seed: int = 0
+    gross: int = 2  # rounds after which gross losers leave; by the wall clock more, where neighbours may strike twice
 
 
-def run(visits: Sequence[Visit], terms: Terms | None = None) -> Race:
+def run(
+    visits: Sequence[Visit],
+    terms: Terms | None = None,
+    *,
+    kept: Collection[int] = (),
+    after: Callable[[int, int], bool | None] | None = None,
+) -> Race:
     """Race candidates against each other, each round in a new random order.
 
     All that are left run in every round, so that a comparison is between neighbours in time: drift, clocks and other
     people's work strike both sides alike. Gross losers leave after two rounds; from the sixth on, whoever is slower
-    than the leader beyond doubt. It ends when nobody left can be more than the margin faster.
+    than the leader beyond doubt, and by more than the margin. It ends when everyone left is a proven tie.
+
+    Those `kept` are there to be compared with, and run at least until the first test. `after` is told the number of
+    each round and how many are left; what it returns says whether to stop there.
     """
-    terms = terms or Terms()
-    rng = np.random.default_rng(terms.seed)
-    logs: list[list[float]] = [[] for _ in visits]
-    left: dict[int, int] = {}
-    began, settled = time.monotonic(), len(visits) == 1
-    for number in range(1, terms.rounds + 1):
-        fresh = {}
-        for i in rng.permutation([i for i in range(len(visits)) if i not in left]):
-            if number > 1 and time.monotonic() - began > terms.seconds:
-                break
+    field = _Field(len(visits), terms or Terms(), kept)
+    rng, began = np.random.default_rng(field.terms.seed), time.monotonic()
+    while not field.over:
+        fresh: dict[int, float] = {}
+        for i in rng.permutation(field.staying):
+            if field.round and time.monotonic() - began > field.terms.seconds:
+                return field.result()  # a round that not everyone ran compares nobody
             fresh[int(i)] = float(np.log(visits[i]()))
-        if len(fresh) < len(visits) - len(left):
-            break  # out of time: a round that not everyone ran compares nobody
+        field.add(fresh)
+        if after and after(field.round, len(field.staying)):
+            break
+    return field.result()
+
+
+class _Field:
+    """A race under way: the logarithms of everyone's samples, who has left when, and whether it is settled."""
+
+    def __init__(self, size: int, terms: Terms, kept: Collection[int]) -> None:
+        self.terms, self.kept = terms, kept
+        self.logs: list[list[float]] = [[] for _ in range(size)]
+        self.left: dict[int, int] = {}
+        self.round = 0
+        self.settled = False
+
+    @property
+    def staying(self) -> list[int]:
+        return [i for i in range(len(self.logs)) if i not in self.left]
+
+    @property
+    def over(self) -> bool:
+        return self.settled or self.round >= self.terms.rounds
+
+    def add(self, fresh: dict[int, float]) -> None:
+        """A whole round, and what follows from it."""
+        self.round += 1
         for i, log in fresh.items():
-            logs[i].append(log)
-        if settled:
-            break
-        staying = [i for i in range(len(visits)) if i not in left]
-        leader = _leader(logs, staying)
-        if number == 2:
-            gross = np.log(GROSS)
-            best = min(max(logs[i]) for i in staying)
-            left |= {i: number for i in staying if min(logs[i]) > best + gross}
-        elif number >= FIRST_TEST:
-            apart = {i: paired(_difference(logs, i, leader)) for i in staying if i != leader}
-            left |= {i: number for i, (_, low, _) in apart.items() if low > 0}
-            settled = all(low > -np.log1p(terms.margin) for _, low, _ in apart.values())
-        if settled:
-            break
-    return _result(logs, left, terms.margin, settled)
+            self.logs[i].append(log)
+        if self.round == self.terms.gross:
+            best = min(max(self.logs[i]) for i in self.staying)
+            self._leave(i for i in self.staying if min(self.logs[i]) > best + np.log(GROSS) and i not in self.kept)
+        elif self.round >= FIRST_TEST:
+            self._test()
+        # Alone from the start, one visit is all there is to see; left alone, the others have been seen.
+        self.settled = self.settled or len(self.staying) == 1
+
+    def _leave(self, losers: Iterable[int]) -> None:
+        self.left |= dict.fromkeys(list(losers), self.round)
+
+    def _test(self) -> None:
+        leader, margin = self.leader, np.log1p(self.terms.margin)
+        apart = {i: paired(_difference(self.logs[i], self.logs[leader])) for i in self.staying if i != leader}
+        self._leave(i for i, (centre, low, _) in apart.items() if low > 0 and centre > margin)
+        self.settled = all(
+            low > -margin and high < 2 * margin for i, (_, low, high) in apart.items() if i not in self.left
+        )
+
+    @property
+    def leader(self) -> int:
+        """The lowest centre, after taking out of each round what it did to everyone."""
+        staying = self.staying
+        table = np.array([self.logs[i] for i in staying])
+        table = table - np.median(table, axis=0)
+        return staying[int(np.argmin(np.median(table, axis=1)))]
+
+    def result(self) -> Race:
+        leader, standings = self.leader, []
+        for i, own in enumerate(self.logs):
+            bounds = paired(_difference(own, self.logs[leader])) if i != leader else (0.0, 0.0, 0.0)
+            ratio, low, high = (float(np.exp(bound)) for bound in bounds)
+            standings.append(Standing(tuple(float(x) for x in np.exp(own)), ratio, low, high, self.left.get(i)))
+        return Race(leader, tuple(standings), self.terms.margin, self.settled)
 
 
-def _leader(logs: Sequence[Sequence[float]], staying: Sequence[int]) -> int:
-    """The lowest centre, after taking out of each round what it did to everyone."""
-    table = np.array([logs[i] for i in staying])
-    table = table - np.median(table, axis=0)
-    return staying[int(np.argmin(np.median(table, axis=1)))]
-
-
-def _difference(logs: Sequence[Sequence[float]], one: int, other: int) -> NDArray[np.float64]:
+def _difference(one: Sequence[float], other: Sequence[float]) -> NDArray[np.float64]:
     """Log ratios of two candidates over the rounds in which both ran."""
-    both = min(len(logs[one]), len(logs[other]))
-    return np.subtract(logs[one][:both], logs[other][:both], dtype=np.float64)
-
-
-def _result(logs: Sequence[Sequence[float]], left: dict[int, int], margin: float, settled: bool) -> Race:
-    staying = [i for i in range(len(logs)) if i not in left]
-    leader = _leader(logs, staying)
-    standings = []
-    for i, own in enumerate(logs):
-        centre, low, high = paired(_difference(logs, i, leader)) if i != leader else (0.0, 0.0, 0.0)
-        ratio, low, high = (float(np.exp(x)) for x in (centre, low, high))
-        standings.append(Standing(tuple(float(x) for x in np.exp(own)), ratio, low, high, left.get(i)))
-    return Race(leader, tuple(standings), margin, settled)
+    both = min(len(one), len(other))
+    return np.subtract(one[:both], other[:both], dtype=np.float64)

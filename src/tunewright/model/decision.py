@@ -6,9 +6,10 @@ from enum import StrEnum
 
 import msgspec
 
-from tunewright.model.config import Config
+from tunewright.model.conditions import Conditions
 from tunewright.model.key import Key
-from tunewright.model.space import Space
+from tunewright.spaces.config import Config
+from tunewright.spaces.space import Space
 
 
 class Tier(StrEnum):
@@ -41,13 +42,29 @@ class Finalist(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float
     low: float
     high: float
+    fingerprint: str = ""
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """How many times faster one thing is than another, with an interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def wash(self) -> bool:
+        """Whether neither is shown to be faster."""
+        return self.low <= 1 <= self.high
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a config was chosen: times, compared with what, found how, when and by which version.
 
-    `ties` are configs the samples cannot tell from the chosen one. `complete` is False if the search was
-    interrupted. `notes` are sentences for people, such as «no gain over the default».
+    `over_default` is the gain over the default, from rounds in which both ran; `end_to_end` that of the whole program
+    over what stood before. `resolution` is the smallest difference the race could tell, under these `conditions`.
+    `ties` are configs that were not told from the chosen one. `fingerprint` is that of its results. `complete` is
+    False if the search was interrupted. `notes` are sentences for people, such as «no gain over the default».
     """
 
     seconds: float
@@ -64,10 +81,17 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     versions: dict[str, str] = {}
     when: str = ""
     notes: tuple[str, ...] = ()
+    over_default: Gain | None = None
+    end_to_end: Gain | None = None
+    resolution: float | None = None
+    conditions: Conditions | None = None
+    fingerprint: str = ""
 
     @property
     def gain(self) -> float | None:
         """How many times faster than the default, if that was timed."""
+        if self.over_default is not None:
+            return self.over_default.ratio
         return self.default_seconds / self.seconds if self.default_seconds and self.seconds else None
 
 

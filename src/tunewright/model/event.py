@@ -28,16 +28,17 @@ class Tried(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
-class Raced(msgspec.Struct, frozen=True):
+class Final(msgspec.Struct, frozen=True):
     """The search is over, and its finalists are about to be raced."""
 
     finalists: int
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A search ended in a decision."""
+    """A search ended in a decision; it is not `kept` if the machine was too noisy for what the settings want."""
 
     decision: Decision
+    kept: bool = True
 
 
 class Missed(msgspec.Struct, frozen=True):
@@ -47,5 +48,5 @@ class Missed(msgspec.Struct, frozen=True):
     tier: Tier
 
 
-Event = Started | Tried | Raced | Decided | Missed
+Event = Started | Tried | Final | Decided | Missed
 Listener = Callable[[Event], None]

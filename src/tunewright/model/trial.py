@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tunewright.model.config import Config
+from tunewright.spaces.config import Config
 
 
 def median(values: Sequence[float]) -> float:
@@ -37,16 +37,22 @@ class Kind(StrEnum):
     MEMORY = "memory"  # it wanted more memory than it may have
 
 
-class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is"):
-    """It ran: seconds per launch, one entry per sample, by the clock named."""
+class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is", omit_defaults=True):
+    """It ran: seconds per launch, one entry per sample, by the clock named.
+
+    If it was raced against the best so far, `ratio` is its time over that one's in the same rounds, and `par` what
+    that one is taken to need: by both, trials compare although the machine changed its pace between them.
+    """
 
     samples: tuple[float, ...]
-    clock: str = "cpu"
+    clock: str = ""
+    ratio: float | None = None
+    par: float | None = None
 
     @property
     def seconds(self) -> float:
-        """The centre of the samples."""
-        return median(self.samples)
+        """What it takes: by its race if it had one, else the centre of the samples."""
+        return median(self.samples) if self.ratio is None or self.par is None else self.ratio * self.par
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure", tag_field="is"):
@@ -61,7 +67,10 @@ Outcome = Timing | Failure
 
 
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A config with its outcome, what the attempt cost, and figures learned on the way (registers, spills)."""
+    """A config with its outcome, what the attempt cost, and figures learned on the way (registers, spills).
+
+    `fingerprint` tells its results on the check inputs from others bit for bit; `varies` if two runs differed.
+    """
 
     config: Config
     outcome: Outcome
@@ -69,8 +78,28 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     run_seconds: float = 0.0
     figures: dict[str, float] = {}
     at: float = 0.0
+    fingerprint: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether it ran and was right."""
+        return isinstance(self.outcome, Timing)
 
     @property
     def seconds(self) -> float:
         """Seconds per launch; infinite if it failed, so that trials can be compared."""
         return self.outcome.seconds if isinstance(self.outcome, Timing) else float("inf")
+
+
+class Rival(msgspec.Struct, frozen=True):
+    """The best so far, whom a new candidate is raced against, and what it is taken to need."""
+
+    config: Config
+    seconds: float
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A config to be tried, and its rival if there is one yet."""
+
+    config: Config
+    rival: Rival | None = None

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from tunewright.errors import WireError
-from tunewright.model.config import Config
 from tunewright.model.decision import Decision
 from tunewright.model.key import SCHEMA, Key
 from tunewright.model.trial import Trial
+from tunewright.spaces.config import Config
 
 T = TypeVar("T")
 

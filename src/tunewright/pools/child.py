@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
+from tunewright.cases.inputs import Inputs
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.measure.attempt import Bench, Limits
 from tunewright.measure.race import Race, Terms
 from tunewright.model import wire
-from tunewright.model.config import Config
-from tunewright.model.inputs import Inputs
-from tunewright.model.trial import Stage, Trial
+from tunewright.model.trial import Entry, Stage, Trial
 from tunewright.pools.loading import enter_worker, find
+from tunewright.spaces.config import Config
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -30,16 +30,24 @@ class Order(msgspec.Struct, frozen=True):
 
     path: list[str]
     target: str
-    inputs: Inputs
+    cases: tuple[Inputs, ...]
     limits: Limits
     cache: str
 
 
-class Task(msgspec.Struct, frozen=True):
-    """What a worker is to do: try the one config, or, with terms, race them all."""
+class Final(msgspec.Struct, frozen=True):
+    """A race among configs that are known to work."""
 
     configs: tuple[Config, ...]
-    terms: Terms | None = None
+    terms: Terms
+    kept: tuple[int, ...] = ()
+
+
+class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker is to do: try an entry, or hold a race."""
+
+    entry: Entry | None = None
+    final: Final | None = None
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,20 +103,20 @@ def serve(channel: Channel, make: Callable[[], Bench], limits: Limits) -> None:
     """Answer configs with trials until the other side hangs up."""
     try:
         bench = make()
-        _ = bench.expected
+        bench.prepare()
     except TunewrightError as error:
         channel.send(Note(broken=str(error)))
         return
     channel.send(Note(ready=True))
     while (body := channel.wait()) is not None:
         # Comparing results takes memory too, in double precision, and is not the candidate's doing.
-        _limit_memory(limits.memory + 10 * bench.arguments.nbytes)
+        _limit_memory(limits.memory + 10 * bench.nbytes)
         task = wire.decode(body, Task)
         try:
-            if task.terms is None:
-                note = Note(trial=bench(task.configs[0], lambda stage: channel.send(Note(stage=stage))))
-            else:
-                note = Note(race=bench.race(task.configs, task.terms))
+            if task.entry is not None:
+                note = Note(trial=bench(task.entry, lambda stage: channel.send(Note(stage=stage))))
+            elif task.final is not None:
+                note = Note(race=bench.race(task.final.configs, task.final.terms, task.final.kept))
         except TunewrightError as error:
             channel.send(Note(broken=str(error)))
             return
@@ -147,7 +155,7 @@ def main() -> None:
 
     def make() -> Bench:
         try:
-            bench: Bench = find(order.target).bench(order.inputs, Path(order.cache))
+            bench: Bench = find(order.target).bench(order.cases, Path(order.cache))
         except TunewrightError:
             raise
         except Exception as error:

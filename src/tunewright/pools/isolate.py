@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from tunewright.cases.inputs import Inputs
 from tunewright.errors import BackendError
 from tunewright.measure.attempt import Bench, Limits
 from tunewright.measure.race import Race, Terms
 from tunewright.model import wire
-from tunewright.model.config import Config
-from tunewright.model.inputs import Inputs
-from tunewright.model.trial import Failure, Kind, Stage, Trial
-from tunewright.pools.child import Channel, Note, Order, Task, serve, settle
+from tunewright.model.trial import Entry, Failure, Kind, Stage, Trial
+from tunewright.pools.child import Channel, Final, Note, Order, Task, serve, settle
 from tunewright.remarks import Remarks
+from tunewright.spaces.config import Config
 
 log = Remarks(__name__)
 
@@ -46,28 +46,28 @@ class Isolated:
     """
 
     bench: Callable[[], Bench]
-    inputs: Inputs
+    cases: tuple[Inputs, ...]
     cache: Path
     target: str | None = None
     threads: int = 1
     limits: Limits = field(default_factory=Limits)
 
-    def __call__(self, config: Config) -> Trial:
+    def __call__(self, entry: Entry) -> Trial:
         """Try one config in a worker of its own."""
         worker = Worker(self)
         try:
-            worker.give(config)
+            worker.give(entry)
             while (trial := worker.collect(worker.patience())) is None:
                 pass
             return trial
         finally:
             worker.close()
 
-    def race(self, configs: Sequence[Config], terms: Terms) -> Race | None:
+    def race(self, configs: Sequence[Config], terms: Terms, kept: Sequence[int] = ()) -> Race | None:
         """The configs raced in one worker; None if it does not come to an end."""
         worker = Worker(self)
         try:
-            return worker.race(configs, terms)
+            return worker.race(configs, terms, kept)
         finally:
             worker.close()
 
@@ -77,7 +77,7 @@ class Worker:
 
     def __init__(self, attempt: Isolated) -> None:
         self.attempt = attempt
-        self.config: Config | None = None
+        self.entry: Entry | None = None
         self.spent = self.unborn = False
         self._stage: Stage | None = None
         self._since = time.monotonic()
@@ -104,7 +104,7 @@ class Worker:
         channel, attempt = Channel(ours), self.attempt
         assert attempt.target is not None
         path = [entry or os.getcwd() for entry in sys.path]
-        channel.send(Order(path, attempt.target, attempt.inputs, attempt.limits, str(attempt.cache)))
+        channel.send(Order(path, attempt.target, attempt.cases, attempt.limits, str(attempt.cache)))
         return channel, self._process.pid
 
     def _fork(self, ours: socket.socket, theirs: socket.socket) -> int:
@@ -128,15 +128,15 @@ class Worker:
         """For `select`: readable when the worker has something to say."""
         return self._channel.sock.fileno()
 
-    def give(self, config: Config) -> None:
+    def give(self, entry: Entry) -> None:
         """Hand over the next config; a worker has one at a time."""
-        self.config, self._since = config, time.monotonic()
+        self.entry, self._since = entry, time.monotonic()
         self._base = self._peak = self._resident()
-        self._send(Task((config,)))
+        self._send(Task(entry))
 
-    def race(self, configs: Sequence[Config], terms: Terms) -> Race | None:
+    def race(self, configs: Sequence[Config], terms: Terms, kept: Sequence[int] = ()) -> Race | None:
         """Race configs that are known to work; None if the worker dies or does not end in time."""
-        self._send(Task(tuple(configs), terms))
+        self._send(Task(final=Final(tuple(configs), terms, tuple(kept))))
         limits = self.attempt.limits
         deadline = time.monotonic() + SLOW_START + limits.build + limits.run + 2 * terms.seconds
         self._channel.sock.settimeout(1.0)
@@ -220,9 +220,9 @@ class Worker:
         self.spent = True
         spent = time.monotonic() - self._since
         built, ran = (spent, 0.0) if self._stage is Stage.BUILD else (self._built, spent)
-        assert self.config is not None
+        assert self.entry is not None
         failure = Failure(self._stage or Stage.BUILD, kind, reason)
-        return Trial(self.config, failure, built, ran, at=time.time())
+        return Trial(self.entry.config, failure, built, ran, at=time.time())
 
     def _last_words(self) -> str:
         size = self._output.seek(0, os.SEEK_END)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from selectors import EVENT_READ, DefaultSelector
 
 from tunewright.errors import PluginError
-from tunewright.model.config import Config
-from tunewright.model.trial import Trial
+from tunewright.model.trial import Entry, Trial
 from tunewright.pools.isolate import GLANCE, Isolated, Worker
 from tunewright.ports.pool import Attempt
+from tunewright.spaces.config import Config
 
 
 class ProcessPool:
@@ -21,11 +21,11 @@ class ProcessPool:
         self._idle: list[Worker] = []
         self._retried: set[Config] = set()
 
-    def run(self, attempt: Attempt, configs: Iterable[Config]) -> Iterator[Trial]:
+    def run(self, attempt: Attempt, entries: Iterable[Entry]) -> Iterator[Trial]:
         """Trials as they finish; a worker that died, hung or wrote where it must not is replaced."""
         if not isinstance(attempt, Isolated):
             raise PluginError('the process pool runs attempts that can travel; use pool="serial" for this one')
-        source = iter(configs)
+        source = iter(entries)
         try:
             exhausted = not self._fill(attempt, source)
             while self._busy:
@@ -35,14 +35,14 @@ class ProcessPool:
         finally:
             self.close()
 
-    def _fill(self, attempt: Isolated, source: Iterator[Config]) -> bool:
-        """Give every free place a config; False when there are no more."""
+    def _fill(self, attempt: Isolated, source: Iterator[Entry]) -> bool:
+        """Give every free place an entry; False when there are no more."""
         while len(self._busy) < self.width:
-            config = next(source, None)
-            if config is None:
+            entry = next(source, None)
+            if entry is None:
                 return False
             worker = self._idle.pop() if self._idle else Worker(attempt)
-            worker.give(config)
+            worker.give(entry)
             self._busy.append(worker)
         return True
 
@@ -56,7 +56,7 @@ class ProcessPool:
             if (trial := worker.collect()) is not None:
                 self._busy.remove(worker)
                 if worker.unborn and trial.config not in self._retried:
-                    self._again(worker, trial.config)
+                    self._again(worker)
                     continue
                 if worker.spent:
                     worker.close()
@@ -64,12 +64,13 @@ class ProcessPool:
                     self._idle.append(worker)
                 yield trial
 
-    def _again(self, dead: Worker, config: Config) -> None:
-        """Give a config whose worker never began to another, once."""
+    def _again(self, dead: Worker) -> None:
+        """Give an entry whose worker never began to another, once."""
         dead.close()
-        self._retried.add(config)
+        assert dead.entry is not None
+        self._retried.add(dead.entry.config)
         worker = Worker(dead.attempt)
-        worker.give(config)
+        worker.give(dead.entry)
         self._busy.append(worker)
 
     def close(self) -> None:

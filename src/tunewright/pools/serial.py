@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tunewright.model.config import Config
-from tunewright.model.trial import Trial
+from tunewright.model.trial import Entry, Trial
 from tunewright.ports.pool import Attempt
 
 
@@ -15,9 +14,9 @@ class SerialPool:
     def __init__(self, width: int = 1) -> None:
         self.width = 1
 
-    def run(self, attempt: Attempt, configs: Iterable[Config]) -> Iterator[Trial]:
+    def run(self, attempt: Attempt, entries: Iterable[Entry]) -> Iterator[Trial]:
         """Trials in order."""
-        return (attempt(config) for config in configs)
+        return (attempt(entry) for entry in entries)
 
     def close(self) -> None:
         """Nothing to end."""

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tunewright.model.config import Config
 from tunewright.model.key import Key
 from tunewright.model.signature import Parameter, Reading, Signature
+from tunewright.spaces.config import Config
 
 Launch = Callable[..., Any]
 """A kernel ready to run: call it with the arguments of a call, in order."""
@@ -35,6 +35,10 @@ class Timer(Protocol):
 
     def __call__(self, count: int) -> float:
         """Seconds that `count` launches take together."""
+        ...
+
+    def flush(self, *, whole: bool) -> None:
+        """Let other work pass through the caches that the launches use, or empty the `whole` of them."""
         ...
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from tunewright.model.config import Config
-from tunewright.model.trial import Trial
+from tunewright.model.trial import Entry, Trial
 
-Attempt = Callable[[Config], Trial]
+Attempt = Callable[[Entry], Trial]
 """Tries one config; whatever the config breaks is in the trial it returns. It may also have a method `race`."""
 
 
@@ -17,8 +16,8 @@ class Pool(Protocol):
 
     width: int
 
-    def run(self, attempt: Attempt, configs: Iterable[Config]) -> Iterator[Trial]:
-        """Trials as they finish. Configs are drawn one at a time, when a place is free: never ahead."""
+    def run(self, attempt: Attempt, entries: Iterable[Entry]) -> Iterator[Trial]:
+        """Trials as they finish. Entries are drawn one at a time, when a place is free: never ahead."""
         ...
 
     def close(self) -> None:

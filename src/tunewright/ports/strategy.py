@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tunewright.model.config import Config
 from tunewright.model.trial import Trial
+from tunewright.spaces.config import Config
 
 
 class Strategy(Protocol):

@@ -11,11 +11,11 @@ from statistics import median
 from typing import Any
 
 from tunewright.errors import PluginError, SettingsError
-from tunewright.model.config import Value
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.report import words
+from tunewright.spaces.config import Value
 
 Axes = tuple[str | None, str | None]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from tunewright.model.decision import Decision, Problem
-from tunewright.model.event import Decided, Event, Raced, Started, Tried
+from tunewright.model.event import Decided, Event, Final, Started, Tried
 from tunewright.model.trial import Failure, Trial
 from tunewright.report import words
 
@@ -119,7 +119,7 @@ class Progress:
         elif isinstance(event, Tried) and self._standing is not None:
             self._standing.note(event)
             self._show()
-        elif isinstance(event, Raced):
+        elif isinstance(event, Final):
             if self._live is None and self._standing is not None:
                 self._say(self._standing.line())
             self.stop()

@@ -7,9 +7,9 @@ from itertools import islice
 
 import numpy as np
 
-from tunewright.model.config import Config
-from tunewright.model.space import Space
 from tunewright.model.trial import Trial
+from tunewright.spaces.config import Config
+from tunewright.spaces.space import Space
 
 
 class Exhaustive:

@@ -8,9 +8,9 @@ from itertools import accumulate
 import numpy as np
 
 from tunewright.errors import SpaceError
-from tunewright.model.config import Config
-from tunewright.model.space import Space
 from tunewright.model.trial import Trial
+from tunewright.spaces.config import Config
+from tunewright.spaces.space import Space
 
 RETRIES = 64
 MOST_NUMBERED = 1 << 62

@@ -7,10 +7,10 @@ from typing import Any
 
 from tunewright.fronts.call import cached_call
 from tunewright.model import wire
-from tunewright.model.config import Config
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.ports.backend import Backend, Kernel
+from tunewright.spaces.config import Config
 
 MODE = {"threads": "1"}
 
@@ -47,3 +47,4 @@ class BackendContract:
         timer = backend.timer(launch, args, 1)
         assert timer.clock
         assert timer(3) >= 0
+        timer.flush(whole=False)

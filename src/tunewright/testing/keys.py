@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from tunewright.model.config import Config
 from tunewright.model.decision import Decision, Evidence, Finalist
 from tunewright.model.device import Device
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
+from tunewright.spaces.config import Config
 
 KEY = Key(
     kernel="gemm",

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tunewright.model.config import Config
-from tunewright.model.trial import Failure
+from tunewright.model.trial import Entry, Failure
 from tunewright.ports.pool import Attempt, Pool
+from tunewright.spaces.config import Config
 
 CONFIGS = [Config(step=i) for i in (1, 2, 4, 8)]
+ENTRIES = [Entry(config) for config in CONFIGS]
 
 
 class PoolContract:
     """Tests of what `ports.pool.Pool` promises; `attempt` tries configs of a knob `step` and fails at `step=4`."""
 
     def test_each_config_comes_back_once_with_its_outcome(self, pool: Pool, attempt: Attempt) -> None:
-        trials = list(pool.run(attempt, CONFIGS))
+        trials = list(pool.run(attempt, ENTRIES))
         assert {trial.config for trial in trials} == set(CONFIGS)
         assert len(trials) == len(CONFIGS)
         assert [t.config["step"] for t in trials if isinstance(t.outcome, Failure)] == [4]
 
     def test_configs_are_drawn_no_earlier_than_there_is_a_place(self, pool: Pool, attempt: Attempt) -> None:
-        drawn: list[Config] = []
+        drawn: list[Entry] = []
 
-        def source() -> Iterator[Config]:
-            for config in CONFIGS:
-                drawn.append(config)
-                yield config
+        def source() -> Iterator[Entry]:
+            for entry in ENTRIES:
+                drawn.append(entry)
+                yield entry
 
         for done, _ in enumerate(pool.run(attempt, source()), start=1):
             assert len(drawn) <= done + pool.width
@@ -36,5 +37,5 @@ class PoolContract:
 
     def test_a_closed_pool_may_be_used_again(self, pool: Pool, attempt: Attempt) -> None:
         for _ in range(2):
-            assert len(list(pool.run(attempt, CONFIGS[:2]))) == 2
+            assert len(list(pool.run(attempt, ENTRIES[:2]))) == 2
             pool.close()

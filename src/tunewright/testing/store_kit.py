@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tunewright.model import wire
-from tunewright.model.config import Config
 from tunewright.ports.store import Store
+from tunewright.spaces.config import Config
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 
 

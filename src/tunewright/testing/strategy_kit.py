@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tunewright.model.config import Config
-from tunewright.model.space import Knob, Rule, Space, Variant
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.ports.strategy import Strategy
+from tunewright.spaces.config import Config
+from tunewright.spaces.space import Knob, Rule, Space, Variant
 
 Make = Callable[[Space, np.random.Generator], Strategy]
 

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from tunewright import In, InOut, Out
+from tunewright.cases.arguments import Arguments
+from tunewright.cases.judge import Nearness, expected_from, objection
 from tunewright.errors import BackendError
-from tunewright.measure.verify import Arguments, expected_from, objection
 from tunewright.model.signature import Parameter, layout_of, strides_of
 
 
@@ -130,7 +131,7 @@ def test_a_ufunc_is_a_reference() -> None:
     ],
 )
 def test_results_are_compared_by_kind(wanted, got, said) -> None:
-    found = objection([wanted], {"c": got}, None)
+    found = objection([wanted], {"c": got}, Nearness())
     if said is None:
         assert found is None
     else:
@@ -141,10 +142,10 @@ def test_results_are_compared_by_kind(wanted, got, said) -> None:
 
 
 def test_a_tolerance_can_be_given() -> None:
-    assert objection([np.ones(4)], {"c": np.ones(4) * 1.05}, 0.1) is None
-    assert objection([np.ones(4)], {"c": np.ones(4) * 1.5}, 0.1)
+    assert objection([np.ones(4)], {"c": np.ones(4) * 1.05}, Nearness(0.1)) is None
+    assert objection([np.ones(4)], {"c": np.ones(4) * 1.5}, Nearness(0.1))
 
 
 def test_results_that_do_not_match_in_number_are_a_broken_program() -> None:
     with pytest.raises(BackendError, match="declare what the kernel writes"):
-        objection([np.ones(1), np.ones(1)], {"a": np.ones(1), "b": np.ones(1), "c": np.ones(1)}, None)
+        objection([np.ones(1), np.ones(1)], {"a": np.ones(1), "b": np.ones(1), "c": np.ones(1)}, Nearness())

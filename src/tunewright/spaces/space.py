@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.errors import SpaceError
-from tunewright.model.config import VARIANT, Config, Value
-from tunewright.model.grid import Grid, Indices
-from tunewright.model.rule import Knob, Rule
+from tunewright.spaces.config import VARIANT, Config, Value
+from tunewright.spaces.grid import Grid, Indices
+from tunewright.spaces.rule import Knob, Rule
 
 __all__ = ["Knob", "Rule", "Space", "Variant"]
 
@@ -21,12 +21,13 @@ PAGE = 4096
 
 
 class Variant:
-    """One implementation among several, with knobs and rules of its own."""
+    """One implementation among several, with knobs and rules of its own; marked if it changes `numerics`."""
 
-    def __init__(self, name: str, *knobs: Knob, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, name: str, *knobs: Knob, rules: Iterable[Rule] = (), numerics: bool = False) -> None:
         self.name = name
         self.knobs = knobs
         self.rules = tuple(rules)
+        self.numerics = numerics
 
 
 class Space:
@@ -71,6 +72,29 @@ class Space:
 
     def __repr__(self) -> str:
         return f"<Space of {self.combinations:,} combinations, {len(self.rules)} rules, {len(self.variants)} variants>"
+
+    def exact(self, allowed: Collection[str] = ()) -> Space:
+        """This space without what changes numerics, but for the knobs and variants `allowed` by name."""
+        every = [*self.knobs, *(knob for variant in self.variants for knob in variant.knobs)]
+        marked = {knob.name for knob in every if knob.numerics}
+        marked |= {variant.name for variant in self.variants if variant.numerics}
+        if strangers := sorted(set(allowed) - marked):
+            known = ", ".join(sorted(marked)) or "none"
+            raise SpaceError(
+                f"numerics allows {', '.join(map(repr, strangers))}, but nothing so named is marked: {known}"
+            )
+        if marked <= set(allowed):
+            return self
+
+        def kept(knobs: Iterable[Knob]) -> list[Knob]:
+            return [knob if knob.name in allowed else knob.exact() for knob in knobs]
+
+        variants = [
+            Variant(v.name, *kept(v.knobs), rules=v.rules) for v in self.variants if not v.numerics or v.name in allowed
+        ]
+        if self.variants and not variants:
+            raise SpaceError("every variant changes numerics; allow one by name: numerics=[...]")
+        return Space(*kept(self.knobs), rules=self.rules, variants=variants)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

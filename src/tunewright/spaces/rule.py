@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.errors import SpaceError
-from tunewright.model.config import VARIANT, Value, plain
+from tunewright.spaces.config import VARIANT, Value, plain
 
 Mask = NDArray[np.bool_]
 
@@ -22,9 +22,13 @@ _REFUSALS = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError
 
 
 class Knob:
-    """One thing a kernel lets us turn; its values are ordered, usually from small to large."""
+    """One thing a kernel lets us turn; its values are ordered, usually from small to large.
 
-    def __init__(self, name: str, values: Iterable[Any]) -> None:
+    `numerics` are those of its values that change the numbers a kernel computes (fast-math, TF32, flush-to-zero):
+    they are left out unless the user allows them.
+    """
+
+    def __init__(self, name: str, values: Iterable[Any], *, numerics: Iterable[Any] = ()) -> None:
         if not name.isidentifier() or name == VARIANT:
             raise SpaceError(f"a knob's name is an identifier other than {VARIANT!r}, not {name!r}")
         try:
@@ -35,13 +39,22 @@ class Knob:
             raise SpaceError(f"knob {name!r} has no values; give at least one")
         if len(set(offered)) != len(offered):
             raise SpaceError(f"knob {name!r} offers a value twice: {', '.join(map(repr, offered))}")
-        self.name, self.values = name, offered
+        self.name, self.values, self.numerics = name, offered, frozenset(map(plain, numerics))
+        if strange := self.numerics - set(offered):
+            raise SpaceError(f"knob {name!r} does not offer {', '.join(map(repr, strange))}, marked in numerics")
 
     def __repr__(self) -> str:
         return f"Knob({self.name!r}, {list(self.values)})"
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def exact(self) -> Knob:
+        """The same knob without the values that change numerics."""
+        kept = [value for value in self.values if value not in self.numerics]
+        if not kept:
+            raise SpaceError(f"every value of {self.name!r} changes numerics; allow it: numerics=[{self.name!r}]")
+        return Knob(self.name, kept) if self.numerics else self
 
     @cached_property
     def column(self) -> NDArray[Any]:

@@ -47,11 +47,16 @@ class Scalar(msgspec.Struct, frozen=True, tag="scalar"):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """Either a list of recipes, or only named sizes for the kernel's own `inputs=` function."""
+    """Either a list of recipes, or only named sizes for the kernel's own `inputs=` function.
+
+    `case` is the number of the declared case it stands for, if any, and `weight` how often that is called.
+    """
 
     args: tuple[Array | Scalar, ...] = ()
     dims: dict[str, int] = {}
     seed: int = 0
+    case: int = -1
+    weight: float = 1.0
 
     def make(self) -> list[Any]:
         """Fresh arguments; the same every time and in every process."""

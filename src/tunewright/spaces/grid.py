@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.errors import SpaceError
-from tunewright.model.rule import Knob, Mask, Rule
+from tunewright.spaces.rule import Knob, Mask, Rule
 
 Indices = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tunewright import Config, Knob, Rule, Space, Variant
 from tunewright.backends import arithmetic
 from tunewright.errors import SpaceError
-from tunewright.model import grid
+from tunewright.spaces import grid
 
 PLAIN = Space(
     Knob("a", [1, 2, 4, 8]),

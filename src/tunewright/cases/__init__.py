@@ -1,0 +1,1 @@
+"""What a kernel is tried on and judged by."""

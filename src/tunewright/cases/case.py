@@ -1,0 +1,31 @@
+"""Case: inputs like the real ones, and how often they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any
+
+from tunewright.errors import SignatureError
+
+Maker = Callable[..., Sequence[Any]]
+"""Makes the arguments of a call from named sizes."""
+
+
+class Case:
+    """One kind of call that a decision must serve: `Case(weight=900, M=100)`, `Case(inputs=skewed, weight=3)`.
+
+    Configs are judged by the weighted mean time over all cases that a decision covers. Sizes left out are those of
+    the call at hand; `inputs` makes the arguments, where random arrays are not like the real ones.
+    """
+
+    def __init__(self, *, weight: float = 1.0, inputs: Maker | None = None, **sizes: int) -> None:
+        if not (isfinite(weight) and weight > 0):
+            raise SignatureError(f"the weight of a case is a positive number, such as a call count, not {weight!r}")
+        self.weight, self.inputs, self.sizes = float(weight), inputs, sizes
+
+    def __repr__(self) -> str:
+        parts = [f"weight={self.weight:g}", *(f"{name}={size}" for name, size in self.sizes.items())]
+        if self.inputs is not None:
+            parts.append(f"inputs={self.inputs.__qualname__}")
+        return f"Case({', '.join(parts)})"
