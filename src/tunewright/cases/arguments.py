@@ -96,7 +96,8 @@ class Arguments:
             if not parameter.role.writes and not _same_bytes(view, before):
                 return f"it wrote to its input {parameter.name}"
             if not parameter.role.reads and (missed := _still_poisoned(view)):
-                return f"it left {missed:,} of {view.size:,} elements of {parameter.name} unwritten"
+                where = f"{missed:,} of {view.size:,} elements of {parameter.name}"
+                return f"it left {where} unwritten (if that is right, declare {parameter.name} as InOut, not Out)"
         return None
 
     def results(self, returned: Any) -> dict[str, Any]:

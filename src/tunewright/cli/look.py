@@ -126,11 +126,14 @@ def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: 
         if (evidence := decision.evidence) is not None:
             output.say(
                 f"found by {evidence.strategy} (seed {evidence.seed}) in {words.counted(evidence.trials, 'trial')}, "
-                f"{evidence.failures} failed; {evidence.clock} clock; {evidence.when}; "
-                f"tunewright {evidence.versions.get('tunewright', '?')}"
+                f"{evidence.failures} failed; {evidence.clock} clock, {key.mode.get('regime', 'hot')}; "
+                f"{evidence.when}; tunewright {evidence.versions.get('tunewright', '?')}"
             )
             for tie in evidence.ties:
-                output.say(f"  within noise: {tie.config}  {words.seconds(tie.seconds)}")
+                bits = "same" if tie.fingerprint == evidence.fingerprint else "other"
+                output.say(f"  within noise: {tie.config}  {words.seconds(tie.seconds)}, {bits} results bit for bit")
+            for complaint in evidence.conditions.complaints() if evidence.conditions else ():
+                output.say(f"  while the finalists raced, {complaint}")
         return
     output.say(f"default: {problem.default} (nothing is decided for this key)")
     for stored, fields in near:

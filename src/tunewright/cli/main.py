@@ -10,6 +10,7 @@ import click
 from tunewright import __version__
 from tunewright.cli.look import explain, show, trials
 from tunewright.cli.quiet import quiet
+from tunewright.cli.race import race
 from tunewright.cli.space import space
 from tunewright.cli.tune import tune
 from tunewright.errors import NoDecision, NothingWorked, TunewrightError
@@ -31,7 +32,7 @@ def command(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
-for part in (tune, show, explain, trials, space, quiet):
+for part in (tune, show, explain, trials, space, race, quiet):
     command.add_command(part)
 
 

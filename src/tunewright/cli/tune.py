@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from tunewright.cli import output
 from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
 from tunewright.engine.budget import Budget
-from tunewright.errors import StoreError
+from tunewright.errors import NoDecision, StoreError
 from tunewright.fronts.tuned import Tuned
 from tunewright.model.decision import Decision, Problem
 from tunewright.report.progress import Progress, verdict
@@ -23,6 +24,7 @@ from tunewright.session import Session, open_store
 @click.option("--strategy", help="How to search: random, exhaustive, or the name of a plugin.")
 @click.option("--seed", type=int, help="The same seed proposes the same configs.")
 @click.option("--workers", type=int, help="Processes that build and try configs; one at a time is timed.")
+@click.option("--program", help="The command the kernel is for: a winner that makes it slower is refused.")
 @click.option("--pool", help="Where attempts run: process (isolated) or serial (in this process).")
 @click.option("--more", is_flag=True, help="Search on, although there is a decision.")
 @click.option("--fresh", is_flag=True, help="Start over: repeat what earlier runs tried.")
@@ -33,8 +35,10 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
 
     Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what was found.
     """
-    fresh, more, as_json = (options.pop(name) for name in ("fresh", "more", "as_json"))
+    fresh, more, as_json, program = (options.pop(name) for name in ("fresh", "more", "as_json", "program"))
     kernel = kernel_at(target)
+    if program:
+        kernel.declared = msgspec.structs.replace(kernel.declared, program=program)
     # A store object that a kernel brings may be anywhere, also in memory on purpose; one that is named must hold.
     named = kernel.declared.session is None or options["store"] is not None
     session = session_for(kernel, options, (Progress(speak=not as_json),))
@@ -58,8 +62,14 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
 
 def _require_kept(session: Session, problem: Problem) -> None:
     """A decision that only this process knows is not remembered, and must not look as if it were."""
-    if open_store(session.settings.store_location).get(problem.key) is None:
-        raise StoreError(f"the decision was not kept in {session.settings.store_location}; give another --store")
+    if open_store(session.settings.store_location).get(problem.key) is not None:
+        return
+    if wanted := session.settings.resolution:
+        raise NoDecision(
+            f"nothing was kept: this machine tells no {100 * wanted:g} % apart now. `tunewright quiet` says what "
+            "disturbs it; the trials are kept, so the same command only races again. Or raise the setting `resolution`."
+        )
+    raise StoreError(f"the decision was not kept in {session.settings.store_location}; give another --store")
 
 
 def _searched(kernel: Tuned, args: list[Any], budget: Budget | None, fresh: bool) -> Decision:

@@ -58,8 +58,9 @@ class Verdict:
         decision = decide(self.problem, trials, self.incumbent, raced)
         stood = self.incumbent or self.problem.default
         if program is not None and decision.config != stood and stood in {t.config for t in trials if t.works}:
-            decision = weighed(decision, program([stood, decision.config]))
-            if decision.evidence and decision.evidence.end_to_end and decision.evidence.end_to_end.high < 1:
+            whole = program([stood, decision.config])
+            decision = weighed(decision, whole)
+            if whole.standings[1].left is not None:
                 decision = refused(self.problem, trials, raced, stood, decision)
         if left := len(self._journal.trials) - len(trials):
             decision = noted(decision, f"{left} configs were left out: their results differ, bit for bit")
@@ -115,7 +116,8 @@ def noted(decision: Decision, *notes: str, **more: Any) -> Decision:
 def weighed(decision: Decision, whole: Race) -> Decision:
     """The decision with what it did to the whole program: a race of what stood before against the winner."""
     gain = Gain(*whole.ratio(0, 1))
-    return noted(decision, *(["no gain end to end"] if gain.wash else []), end_to_end=gain)
+    said = "no gain end to end" if whole.tested else "the whole program is too slow to be run often enough to tell"
+    return noted(decision, *([said] if gain.wash else []), end_to_end=gain)
 
 
 def refused(

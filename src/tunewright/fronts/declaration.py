@@ -33,7 +33,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     - `regime`: how it will be called: "hot" (again and again), in "context" (between other work) or "cold"; part of
       the key, since the best config differs.
     - `program`: the whole that the kernel is for, a function without arguments or a command; a winner that makes it
-      slower is refused. Part of the key.
+      slower is refused.
     - `dtype`: of arrays made from named sizes.
     - `name`: what the kernel is called in the store; by default the function's name.
     - `budget`: trials, time or both, as in `"200,5m"`.

@@ -26,8 +26,10 @@ from tunewright.spaces.config import Config
 from tunewright.stores.layers import Layers
 from tunewright.stores.memory import MemoryStore
 
-TERMS = Terms(rounds=60, seconds=60.0)
+TERMS = Terms(rounds=60, seconds=120.0)
 """What a race of whole programs may cost: they are slow, and few runs of them tell little."""
+
+BOTH = (0, 1)
 
 
 class Pinnable(Protocol):
@@ -50,7 +52,7 @@ def whole(kernel: Pinnable, key: Key) -> Callable[[Sequence[Config]], Race]:
     program = kernel.declared.program
     if isinstance(program, str):
         return lambda configs: _raced_commands(kernel.session, program, key, configs)
-    return lambda configs: run([_warm(_call(kernel, program, key, config)) for config in configs], TERMS)
+    return lambda configs: run([_warm(_call(kernel, program, key, config)) for config in configs], TERMS, kept=BOTH)
 
 
 def _warm(visit: Visit) -> Visit:
@@ -85,7 +87,7 @@ def _raced_commands(session: Session, command: str, key: Key, configs: Sequence[
                 copy.put(decision)
             _holding(copy, Decision(key, config))
             visits.append(_warm(_command(command, place, session)))
-        return run(visits, TERMS)
+        return run(visits, TERMS, kept=BOTH)
 
 
 def _command(command: str, store: str, session: Session) -> Visit:

@@ -159,8 +159,6 @@ class Tuned:
         if said.cases:
             makers = [source_of(case.inputs) for case in said.cases if case.inputs]
             mode["cases"] = digest(*map(repr, said.cases), *makers)[:12]
-        if said.program:
-            mode["program"] = said.program if isinstance(said.program, str) else digest(source_of(said.program))[:12]
         return mode
 
     def has_default_inputs(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.measure.clock import Visit
-from tunewright.measure.stats import paired
+from tunewright.measure.stats import SURE, paired
 from tunewright.model.conditions import Conditions
 
 GROSS = 1.3
@@ -18,6 +18,9 @@ GROSS = 1.3
 
 FIRST_TEST = 6
 """The round from which differences are tested; with fewer pairs, hardly any could be."""
+
+RECEIPT = 12
+"""Rounds that a candidate runs whom others are compared with, so that the gain over it is known with an interval."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -67,9 +70,9 @@ class Race(msgspec.Struct, frozen=True):
         return min(1.0, (nearest.high - nearest.low) / 2) if nearest else None
 
     def ratio(self, one: int, other: int) -> tuple[float, float, float]:
-        """The time of one candidate over another's, with its interval, from the rounds in which both ran."""
+        """The time of one candidate over another's, from the rounds in which both ran, with a 95 % interval."""
         logs = [np.log(self.standings[i].samples).tolist() for i in (one, other)]
-        centre, low, high = (float(np.exp(x)) for x in paired(_difference(*logs)))
+        centre, low, high = (float(np.exp(x)) for x in paired(_difference(*logs), SURE))
         return centre, low, high
 
 
@@ -96,8 +99,8 @@ def run(
     people's work strike both sides alike. Gross losers leave after two rounds; from the sixth on, whoever is slower
     than the leader beyond doubt, and by more than the margin. It ends when everyone left is a proven tie.
 
-    Those `kept` are there to be compared with, and run at least until the first test. `after` is told the number of
-    each round and how many are left; what it returns says whether to stop there.
+    Those `kept` are there to be compared with, and run at least twelve rounds. `after` is told the number of each
+    round and how many are left; what it returns says whether to stop there.
     """
     field = _Field(len(visits), terms or Terms(), kept)
     rng, began = np.random.default_rng(field.terms.seed), time.monotonic()
@@ -137,23 +140,26 @@ class _Field:
         for i, log in fresh.items():
             self.logs[i].append(log)
         if self.round == self.terms.gross:
-            best = min(max(self.logs[i]) for i in self.staying)
-            self._leave(i for i in self.staying if min(self.logs[i]) > best + np.log(GROSS) and i not in self.kept)
+            self._glance()
         elif self.round >= FIRST_TEST:
             self._test()
         # Alone from the start, one visit is all there is to see; left alone, the others have been seen.
         self.settled = self.settled or len(self.staying) == 1
 
     def _leave(self, losers: Iterable[int]) -> None:
-        self.left |= dict.fromkeys(list(losers), self.round)
+        self.left |= {i: self.round for i in list(losers) if i not in self.kept or self.round >= RECEIPT}
+
+    def _glance(self) -> None:
+        best = min(max(self.logs[i]) for i in self.staying)
+        self._leave(i for i in self.staying if min(self.logs[i]) > best + np.log(GROSS))
 
     def _test(self) -> None:
         leader, margin = self.leader, np.log1p(self.terms.margin)
         apart = {i: paired(_difference(self.logs[i], self.logs[leader])) for i in self.staying if i != leader}
         self._leave(i for i, (centre, low, _) in apart.items() if low > 0 and centre > margin)
-        self.settled = all(
-            low > -margin and high < 2 * margin for i, (_, low, high) in apart.items() if i not in self.left
-        )
+        ties = [bounds for i, bounds in apart.items() if i not in self.left]
+        seen = self.round >= RECEIPT or not self.kept
+        self.settled = seen and all(low > -margin and high < 2 * margin for _, low, high in ties)
 
     @property
     def leader(self) -> int:
@@ -164,6 +170,9 @@ class _Field:
         return staying[int(np.argmin(np.median(table, axis=1)))]
 
     def result(self) -> Race:
+        if self.kept and not self.settled:  # out of time: those kept are judged by what there is
+            self.kept = ()
+            (self._test if self.round >= FIRST_TEST else self._glance)()
         leader, standings = self.leader, []
         for i, own in enumerate(self.logs):
             bounds = paired(_difference(own, self.logs[leader])) if i != leader else (0.0, 0.0, 0.0)

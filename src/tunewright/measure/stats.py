@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 CERTAIN = 3.3
 """Standard errors beyond which a difference is believed; a race looks often, so it must be more than two."""
 
+SURE = 1.96
+"""Standard errors of a single statement that holds 19 times in 20."""
+
 UNKNOWN = 20.0
 """A log ratio beyond anything measured: the bound where nothing can be excluded."""
 
@@ -28,7 +31,7 @@ def interval(samples: Sequence[float]) -> tuple[float, float]:
     return ordered[skipped], ordered[-1 - skipped]
 
 
-def paired(differences: NDArray[np.float64]) -> tuple[float, float, float]:
+def paired(differences: NDArray[np.float64], sure: float = CERTAIN) -> tuple[float, float, float]:
     """The centre of paired differences, and bounds that hold at every look of a race at once, nearly.
 
     A trimmed mean with a winsorised error (Tukey and McLaughlin, 1963), so that one sample in five may be anything;
@@ -42,12 +45,11 @@ def paired(differences: NDArray[np.float64]) -> tuple[float, float, float]:
     winsorised = np.clip(ordered, ordered[cut], ordered[count - cut - 1])
     inner = count - 2 * cut
     error = float(winsorised.std(ddof=1)) * sqrt(count) / inner
-    reach = _student(inner - 1) * max(error, RESOLUTION)
+    reach = _student(inner - 1, sure) * max(error, RESOLUTION)
     return centre, centre - reach, centre + reach
 
 
-def _student(freedom: int) -> float:
-    """The quantile of Student's t that CERTAIN standard errors are of the normal (Cornish and Fisher, 1938)."""
-    z = CERTAIN
+def _student(freedom: int, z: float) -> float:
+    """The quantile of Student's t that `z` standard errors are of the normal (Cornish and Fisher, 1938)."""
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return float(z + sum(term / freedom**power for power, term in enumerate(terms, start=1)))

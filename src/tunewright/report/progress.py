@@ -95,8 +95,14 @@ def verdict(decision: Decision) -> str:
         f"{decision.config}",
         f"{words.seconds(evidence.seconds)} {words.spread(evidence.low, evidence.high, evidence.seconds)}",
     ]
-    if evidence.gain and not evidence.notes:
-        parts.append(f"{words.ratio(evidence.gain)} the default")
+    if evidence.gain and evidence.gain != 1:
+        parts.append(f"{words.gain(evidence.over_default, evidence.gain)} the default")
+    if evidence.end_to_end is not None:
+        parts.append(f"end to end {words.gain(evidence.end_to_end)}")
+    if evidence.resolution is not None:
+        parts.append(
+            f"told to {100 * evidence.resolution:.1f} %" if evidence.resolution < 1 else "the race told nothing"
+        )
     if evidence.ties:
         parts.append(f"{words.counted(len(evidence.ties), 'other')} within noise")
     return " · ".join(parts + list(evidence.notes))
@@ -126,7 +132,10 @@ class Progress:
             self._say(f"racing {words.counted(event.finalists, 'finalist')} against each other, the default among them")
         elif isinstance(event, Decided):
             self.stop()
-            self._say(f"decided  {verdict(event.decision)}")
+            self._say(f"decided  {verdict(event.decision)}" + ("" if event.kept else " · not kept"))
+            evidence = event.decision.evidence
+            for complaint in evidence.conditions.complaints() if evidence and evidence.conditions else ():
+                self._say(f"  while the finalists raced, {complaint}")
 
     def _begin(self, event: Started) -> None:
         self._say(heading(event.problem))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tunewright.model.decision import Gain
+
 
 def seconds(value: float) -> str:
     """A duration with three significant digits: `1.91 ms`."""
@@ -22,6 +24,13 @@ def clock(value: float) -> str:
 def ratio(value: float) -> str:
     """How many times: `3.4x`."""
     return f"{value:.2f}x" if value < 10 else f"{value:.0f}x"
+
+
+def gain(value: Gain | None, otherwise: float = 1.0) -> str:
+    """How many times faster, with the interval if it is known: `3.42x (3.38 to 3.46)`."""
+    if value is None or value.high > 1000 * value.ratio:
+        return ratio(value.ratio if value else otherwise)
+    return f"{ratio(value.ratio)} ({value.low:.3g} to {value.high:.3g})"
 
 
 def spread(low: float, high: float, centre: float) -> str:
