@@ -44,6 +44,7 @@ def test_50_kills_at_random_moments_cost_nothing_that_was_finished(tmp_path, mon
             try:
                 out, _ = process.communicate(timeout=0.01)
                 done = b"done" in out
+                assert process.returncode == 0, "the search itself failed"
             except subprocess.TimeoutExpired:
                 os.kill(process.pid, signal.SIGKILL)
                 process.communicate()

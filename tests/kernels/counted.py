@@ -27,10 +27,10 @@ def double(x: tw.In("N"), *, step: int):
 class Marked(Bench):
     """A bench that leaves a mark for each attempt, and takes a little longer, so that kills find it at work."""
 
-    def __call__(self, config, *args):
-        append(MARKS, f"{config['step']}")
+    def __call__(self, entry, *args):
+        append(MARKS, f"{entry.config['step']}")
         time.sleep(0.01)
-        return super().__call__(config, *args)
+        return super().__call__(entry, *args)
 
 
 def bench(inputs, cache):

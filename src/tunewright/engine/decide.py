@@ -208,7 +208,7 @@ def _by_race(configs: Sequence[Config], race: Race) -> _Field:
             return None
         return Gain(1.0, 1.0, 1.0) if slow == fast else Gain(*race.ratio(number[slow], number[fast]))
 
-    equal = [config for config in tied if standings[config].ratio <= 1 + race.margin]
+    equal = [configs[i] for i in race.ties if race.equal(i)]
     return _Field(places, tied, equal, gain, {"resolution": race.resolution, "conditions": race.conditions})
 
 

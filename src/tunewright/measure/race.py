@@ -19,6 +19,9 @@ GROSS = 1.3
 FIRST_TEST = 6
 """The round from which differences are tested; with fewer pairs, hardly any could be."""
 
+TIE = 1.5
+"""How many margins a candidate may seem slower and still be as good: beyond one, or two runs would not agree."""
+
 RECEIPT = 12
 """Rounds that a candidate runs whom others are compared with, so that the gain over it is known with an interval."""
 
@@ -39,8 +42,8 @@ class Standing(msgspec.Struct, frozen=True):
 class Race(msgspec.Struct, frozen=True):
     """What a race showed: who leads, and how everyone stands to the leader.
 
-    `settled` says that everyone left is a tie: shown to be neither more than `margin` faster than the leader nor more
-    than twice that slower; if it is False, the rounds or the seconds ended first.
+    `settled` says that everyone left is known to within the `margin`; if it is False, the rounds or the seconds ended
+    first.
     """
 
     leader: int
@@ -56,8 +59,13 @@ class Race(msgspec.Struct, frozen=True):
 
     @property
     def ties(self) -> list[int]:
-        """Those that were never shown to be slower than the leader; it is one of them."""
-        return [i for i, standing in enumerate(self.standings) if standing.left is None]
+        """The leader, and those not shown to be slower than it by more than may be neglected."""
+        ends = [(i, standing) for i, standing in enumerate(self.standings) if standing.left is None]
+        return [i for i, standing in ends if standing.low <= 1 or self.equal(i)]
+
+    def equal(self, number: int) -> bool:
+        """Whether a candidate is as good as the leader, as far as its centre tells."""
+        return self.standings[number].ratio <= 1 + TIE * self.margin
 
     @property
     def resolution(self) -> float | None:
@@ -97,7 +105,8 @@ def run(
 
     All that are left run in every round, so that a comparison is between neighbours in time: drift, clocks and other
     people's work strike both sides alike. Gross losers leave after two rounds; from the sixth on, whoever is slower
-    than the leader beyond doubt, and by more than the margin. It ends when everyone left is a proven tie.
+    than the leader by more than the margin, beyond doubt. It ends when everyone left is known to within the margin:
+    then nobody can be more than the margin faster than the leader.
 
     Those `kept` are there to be compared with, and run at least twelve rounds. `after` is told the number of each
     round and how many are left; what it returns says whether to stop there.
@@ -156,10 +165,10 @@ class _Field:
     def _test(self) -> None:
         leader, margin = self.leader, np.log1p(self.terms.margin)
         apart = {i: paired(_difference(self.logs[i], self.logs[leader])) for i in self.staying if i != leader}
-        self._leave(i for i, (centre, low, _) in apart.items() if low > 0 and centre > margin)
-        ties = [bounds for i, bounds in apart.items() if i not in self.left]
+        self._leave(i for i, (centre, low, _) in apart.items() if low > margin and centre > TIE * margin)
+        widths = [high - low for i, (_, low, high) in apart.items() if i not in self.left]
         seen = self.round >= RECEIPT or not self.kept
-        self.settled = seen and all(low > -margin and high < 2 * margin for _, low, high in ties)
+        self.settled = seen and all(width < 2 * margin for width in widths)
 
     @property
     def leader(self) -> int:
@@ -173,6 +182,7 @@ class _Field:
         if self.kept and not self.settled:  # out of time: those kept are judged by what there is
             self.kept = ()
             (self._test if self.round >= FIRST_TEST else self._glance)()
+            self.settled = self.settled or len(self.staying) == 1
         leader, standings = self.leader, []
         for i, own in enumerate(self.logs):
             bounds = paired(_difference(own, self.logs[leader])) if i != leader else (0.0, 0.0, 0.0)
