@@ -152,8 +152,8 @@ class Session:
         interrupted: KeyboardInterrupt | None = None
         try:
             search(problem, strategy, attempt, pool=pool, budget=budget, journal=journal)
-            raced = self._race(verdict, attempt, journal.elapsed())
-            decision = verdict.decide(raced, program)
+            broken, raced = self._race(verdict, attempt, journal.elapsed())
+            decision = verdict.stands() if broken else verdict.decide(raced, program)
         except KeyboardInterrupt as stop:
             interrupted = stop
             try:
@@ -167,20 +167,25 @@ class Session:
             raise interrupted
         return decision
 
-    def _race(self, verdict: Verdict, attempt: Attempt, elapsed: float) -> Raced | None:
-        """The finalists and how they raced; None where there is nothing to race, or the attempt cannot."""
+    def _race(self, verdict: Verdict, attempt: Attempt, elapsed: float) -> tuple[bool, Raced | None]:
+        """Whether the race of the finalists broke off; who ran and how, if there was anything to race."""
         configs, kept = verdict.finalists()
         if len(configs) < 2 or not hasattr(attempt, "race"):
-            return None
+            return False, None
         self.emit(Final(len(configs)))
         # No longer than a quarter of what the search took: a race is there to settle it, not to repeat it.
         terms = Terms(seconds=min(Terms().seconds, max(2.0, elapsed / 4)), seed=self.settings.seed)
         race: Race | None = attempt.race(configs, terms, kept)
-        if race is None or not race.tested:
-            name = verdict.problem.key.kernel
-            log.warning("%s: the race of the finalists did not end; their trials decide", name)
-            return None
-        return configs, race
+        name = verdict.problem.key.kernel
+        if race is None:
+            log.warning(
+                "%s: the race of the finalists broke off, one of them crashes or hangs: nothing new is chosen", name
+            )
+            return bool(kept), None
+        if not race.tested:
+            log.warning("%s: the race of the finalists was too short to tell; their trials decide", name)
+            return False, None
+        return False, (configs, race)
 
     def _publish(self, decision: Decision, earlier: Decision | None) -> Decision:
         """Keep the decision, unless the machine was too noisy for the resolution that the settings want."""

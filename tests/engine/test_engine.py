@@ -1,6 +1,9 @@
+from collections import Counter
+
 import pytest
 
 from tunewright import Config, Knob, Session, Space, tune
+from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
 from tunewright.engine.decide import decide
 from tunewright.errors import NothingWorked, SettingsError, StoreError
@@ -195,3 +198,39 @@ def test_the_gain_is_that_of_the_race() -> None:
     raced = ([Config(tile=1), Config(tile=4)], Race(1, standings, 0.01, True))
     decision = decide(PROBLEM, [timed(1, 9), timed(4, 1)], None, raced)
     assert decision.evidence.gain == pytest.approx(3.0)
+
+
+def test_a_finalist_that_fails_in_the_race_is_out_of_it(caplog) -> None:
+    calls = Counter()
+
+    def late(*, tile):
+        calls[tile] += 1
+        if tile == 8 and calls[tile] > 40:
+            raise RuntimeError("illegal access")
+        sum(range(30_000 * (9 - tile)))
+
+    own = session()
+    decision = tune(SPACE, session=own, default={"tile": 1})(late).decide()
+    assert decision.config == Config(tile=4)
+    assert "tile=8 failed in the race: RuntimeError: illegal access" in caplog.text
+
+
+def test_a_race_that_breaks_off_leaves_what_stood(caplog) -> None:
+    class Broken:
+        """An attempt whose race dies, as that of a worker does that is killed."""
+
+        def __init__(self, bench):
+            self.bench = bench
+
+        def __call__(self, entry):
+            return self.bench(entry)
+
+        def race(self, configs, terms, kept=()):
+            return None
+
+    own = session()
+    tuned = tuned_with(own, [])
+    decision = own.tune(tuned.problem([]), Broken(tuned.bench([Inputs()], own.settings.cache_path)))
+    assert decision.config == Config(tile=2)
+    assert any("broke off" in note for note in decision.evidence.notes)
+    assert "one of them crashes or hangs" in caplog.text

@@ -52,6 +52,13 @@ class Verdict:
         configs = finalists(self.problem, self.trials, self.incumbent)
         return configs, [i for i, config in enumerate(configs) if config in (self.incumbent, self.problem.default)]
 
+    def stands(self) -> Decision:
+        """What stood before, since the race of the finalists broke off: one of them may be what broke it."""
+        stood = (self.incumbent, self.problem.default)
+        safe = [trial for trial in self.trials if not trial.works or trial.config in stood]
+        decision = decide(self.problem, safe, self.incumbent)
+        return noted(decision, "the race of the finalists broke off, so nothing new is chosen")
+
     def decide(self, raced: Raced | None = None, program: Program | None = None) -> Decision:
         """The decision, by the race if there was one; a winner that makes the whole program slower is refused."""
         trials = self.trials
@@ -199,12 +206,12 @@ def _by_trials(timed: Mapping[Config, Timing]) -> _Field:
 
 def _by_race(configs: Sequence[Config], race: Race) -> _Field:
     standings = dict(zip(configs, race.standings, strict=True))
-    places = {config: _finalist(config, Timing(standing.samples)) for config, standing in standings.items()}
+    places = {config: _finalist(config, Timing(one.samples)) for config, one in standings.items() if one.samples}
     tied = [configs[i] for i in race.ties]
     number = {config: i for i, config in enumerate(configs)}
 
     def gain(slow: Config, fast: Config) -> Gain | None:
-        if slow not in number:
+        if slow not in places:
             return None
         return Gain(1.0, 1.0, 1.0) if slow == fast else Gain(*race.ratio(number[slow], number[fast]))
 

@@ -199,15 +199,43 @@ class Bench(msgspec.Struct, dict=True):
         pace: Visit = self.__dict__["paced"][1]
         return pace
 
-    def race(self, configs: Sequence[Config], terms: race.Terms, kept: Sequence[int] = ()) -> race.Race:
-        """Configs that work, raced here against each other on the same arguments."""
+    def race(self, configs: Sequence[Config], terms: race.Terms, kept: Sequence[int] = ()) -> race.Race | None:
+        """Configs that work, raced here against each other on the same arguments; one that fails after all is out."""
         artifacts = [self._built(config) for config in configs]
         with lease(self.manner.device):
             loaded = [[self.backend.load(self.kernel, one) for one in each] for each in artifacts]
             visits, timers = zip(*(self._visit(launches) for launches in loaded), strict=True)
             if any(timer.clock == "wall" for timer in timers):
                 terms = msgspec.structs.replace(terms, gross=WALL_ROUNDS)
-            watch = Watch()
-            run = race.run(visits, terms, kept=kept)
-            conditions = watch.stop(run.standings[run.leader].samples)
-        return msgspec.structs.replace(run, conditions=conditions)
+            watch, fit = Watch(), list(range(len(configs)))
+            while fit:
+                runners = [_blamed(visits[i], i) for i in fit]
+                try:
+                    run = race.run(runners, terms, kept=[fit.index(i) for i in kept if i in fit])
+                except _Failed as failed:
+                    log.warning("%s: %s failed in the race: %s", self.kernel.name, configs[failed.number], failed)
+                    fit.remove(failed.number)
+                    continue
+                conditions = watch.stop(run.standings[run.leader].samples)
+                return msgspec.structs.replace(race.among(run, fit, len(configs)), conditions=conditions)
+        return None
+
+
+class _Failed(TunewrightError):
+    """A candidate that worked in its trial, and not in a race."""
+
+    def __init__(self, number: int, said: str) -> None:
+        super().__init__(said)
+        self.number = number
+
+
+def _blamed(visit: Visit, number: int) -> Visit:
+    """The visit; if it fails, one knows whose it was."""
+
+    def blamed() -> float:
+        try:
+            return visit()
+        except Exception as error:
+            raise _Failed(number, f"{type(error).__name__}: {error}") from error
+
+    return blamed

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.measure.clock import Visit
-from tunewright.measure.stats import SURE, paired
+from tunewright.measure.stats import SURE, UNKNOWN, paired
 from tunewright.model.conditions import Conditions
 
 GROSS = 1.3
@@ -123,6 +123,15 @@ def run(
         if after and after(field.round, len(field.staying)):
             break
     return field.result()
+
+
+def among(race: Race, ran: Sequence[int], count: int) -> Race:
+    """The race as one of `count` candidates, of whom only those numbered in `ran` could run."""
+    worst = float(np.exp(UNKNOWN))
+    absent = Standing((), worst, worst, worst, 0)
+    standings = dict(zip(ran, race.standings, strict=True))
+    every = tuple(standings.get(i, absent) for i in range(count))
+    return msgspec.structs.replace(race, leader=ran[race.leader], standings=every)
 
 
 class _Field:
