@@ -65,11 +65,19 @@ class Paired:
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound that a figure should keep; it is reported, not enforced."""
+    """A bound that a figure should keep; it is reported, not enforced. `idle.saving` is a figure of a part."""
 
     figure: str
     sign: str  # one of >=, <=, <, ==
     bound: float | bool
+
+    def find(self, figures: dict[str, Any]) -> Any:
+        """The figure, None if it was not measured."""
+        for part in self.figure.split("."):
+            if part not in figures:
+                return None
+            figures = figures[part]
+        return figures
 
     def met(self, value: Any) -> bool:
         kept = {
@@ -97,15 +105,16 @@ class Report:
 
     def finish(self, goals: Iterable[Goal], *, as_json: bool) -> int:
         """Print everything, goals judged; the exit code."""
-        judged = [(goal, goal.met(self.figures[goal.figure])) for goal in goals if goal.figure in self.figures]
+        found = [(goal, goal.find(self.figures)) for goal in goals]
+        judged = [(goal, goal.met(value), value) for goal, value in found if value is not None]
         if as_json:
-            verdicts = {goal.figure: {"goal": f"{goal.sign} {goal.bound}", "met": met} for goal, met in judged}
+            verdicts = {goal.figure: {"goal": f"{goal.sign} {goal.bound}", "met": met} for goal, met, _ in judged}
             print(json.dumps(self.figures | {"goals": verdicts, "wrong": self.wrong}))
         else:
             print("\n".join(self.lines))
-            for goal, met in judged:
-                value = f"{goal.figure} {goal.sign} {goal.bound}"
-                print(f"  {'met    ' if met else 'not met'}  {value:<32} measured {self.figures[goal.figure]}")
+            for goal, met, value in judged:
+                aim = f"{goal.figure} {goal.sign} {goal.bound}"
+                print(f"  {'met    ' if met else 'not met'}  {aim:<32} measured {value}")
         for mistake in self.wrong:
             print(f"WRONG: {mistake}", file=sys.stderr)
         return 1 if self.wrong else 0

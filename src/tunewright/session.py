@@ -20,6 +20,7 @@ from tunewright.measure.attempt import Limits
 from tunewright.measure.race import Race, Terms
 from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.event import Decided, Event, Final, Listener, Missed, Started, Tried
+from tunewright.model.key import Key
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
@@ -52,6 +53,7 @@ class Session:
         self.counts: Counter[str] = Counter()
         self.listeners: list[Listener] = [self._count, *listeners]
         self._store = store
+        self._unkept: dict[Key, Decision] = {}
         self._lock = Lock()
 
     @property
@@ -115,7 +117,7 @@ class Session:
     def look_up(self, problem: Problem) -> Decision | None:
         """The stored decision, if its config is still in the space."""
         try:
-            stored = self.store.get(problem.key)
+            stored = self._unkept.get(problem.key) or self.store.get(problem.key)
         except StoreError as error:
             log.warning("the store is passed over: %s", error)
             stored = None
@@ -150,14 +152,17 @@ class Session:
         self.emit(Started(problem, settings.strategy, _at_most(problem, budget), budget.seconds, len(journal.known)))
         verdict = Verdict(problem, journal, incumbent, bitwise=settings.deterministic)
         interrupted: KeyboardInterrupt | None = None
+        raced: Raced | None = None
         try:
             search(problem, strategy, attempt, pool=pool, budget=budget, journal=journal)
             broken, raced = self._race(verdict, attempt, journal.elapsed())
-            decision = verdict.stands() if broken else verdict.decide(raced, program)
+            decision = (
+                verdict.stands("the race of the finalists broke off") if broken else verdict.decide(raced, program)
+            )
         except KeyboardInterrupt as stop:
             interrupted = stop
             try:
-                decision = verdict.decide()
+                decision = verdict.stands("the whole program was not run") if program else verdict.decide(raced)
             except NothingWorked:
                 raise stop from None
         finally:
@@ -173,8 +178,9 @@ class Session:
         if len(configs) < 2 or not hasattr(attempt, "race"):
             return False, None
         self.emit(Final(len(configs)))
-        # No longer than a quarter of what the search took: a race is there to settle it, not to repeat it.
-        terms = Terms(seconds=min(Terms().seconds, max(2.0, elapsed / 4)), seed=self.settings.seed)
+        # About a quarter of what the search took: a race is there to settle it, not to repeat it. But enough to tell.
+        most = max(min(Terms().seconds, max(2.0, elapsed / 4)), verdict.seconds_for(configs))
+        terms = Terms(seconds=most, seed=self.settings.seed, span=min(Terms().seconds, elapsed / 4) / 2)
         race: Race | None = attempt.race(configs, terms, kept)
         name = verdict.problem.key.kernel
         if race is None:
@@ -190,8 +196,13 @@ class Session:
     def _publish(self, decision: Decision, earlier: Decision | None) -> Decision:
         """Keep the decision, unless the machine was too noisy for the resolution that the settings want."""
         told, wanted = decision.evidence and decision.evidence.resolution, self.settings.resolution
-        kept = not (wanted and told and told > wanted)
-        if kept:
+        if kept := not (wanted and told and told > wanted):
+            self._unkept.pop(decision.key, None)
+        else:
+            self._unkept[decision.key] = decision
+        if earlier is not None and _complete(earlier) and not _complete(decision):
+            decision = earlier  # half a search does not replace a whole one
+        elif kept:
             # Of processes that tuned the same at once, the first to publish a whole search speaks for all.
             standing = self.store.put(decision, replace=earlier is not None)
             decision = standing if _complete(standing) else self.store.put(decision)

@@ -63,7 +63,7 @@ class Arguments:
         loose = [
             i
             for i, value in enumerate(self.values)
-            if not isinstance(value, (np.ndarray, *PLAIN)) and value != self.pristine[i]
+            if isinstance(value, list | dict) and _differs(value, self.pristine[i])
         ]
         if not changed and not loose:
             return None
@@ -136,6 +136,14 @@ def _still_poisoned(view: NDArray[Any]) -> int:
         return 0
     raw = np.ascontiguousarray(view).view(np.uint8).reshape(view.size, view.itemsize)
     return int((raw == 0xFF).all(axis=1).sum())
+
+
+def _differs(value: Any, before: Any) -> bool:
+    """Whether a list or dictionary is another than before; what cannot be compared may be."""
+    try:
+        return bool(value != before)
+    except ValueError:  # arrays in it
+        return True
 
 
 def _same_bytes(a: NDArray[Any], b: NDArray[Any]) -> bool:

@@ -25,7 +25,7 @@ class Case:
         self.weight, self.inputs, self.sizes = float(weight), inputs, sizes
 
     def __repr__(self) -> str:
-        parts = [f"weight={self.weight:g}", *(f"{name}={size}" for name, size in self.sizes.items())]
+        parts = [f"weight={self.weight!r}", *(f"{name}={size}" for name, size in self.sizes.items())]
         if self.inputs is not None:
-            parts.append(f"inputs={self.inputs.__qualname__}")
+            parts.append(f"inputs={getattr(self.inputs, '__qualname__', 'a function')}")
         return f"Case({', '.join(parts)})"

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tunewright.cases.arguments import PLAIN, Arguments
 from tunewright.errors import BackendError
@@ -19,6 +20,9 @@ ERRORS = 16
 
 FEW_TERMS = 64
 """The least number of terms assumed: a kernel that sums little still computes."""
+
+MANY_TERMS = 4096
+"""The most that are assumed where nobody says what is summed: it may be nothing at all."""
 
 HALVES = {"float16": 2e-2, "bfloat16": 5e-2}
 """Allowed error of types that only store: sums are kept in more bits, or nothing would be left of them."""
@@ -35,10 +39,11 @@ class Nearness(msgspec.Struct, frozen=True):
     tolerance: float | None = None
     terms: int = FEW_TERMS
     over: str = ""
+    coarsest: str = ""
 
     @classmethod
     def of(cls, tolerance: float | None, parameters: Sequence[Parameter], args: Sequence[Any]) -> Nearness:
-        """Terms are counted over the named dimensions that no output has; without any, over the longest axis."""
+        """Terms are counted over the named dimensions that no output has; without any, along the longest axis."""
         sizes: dict[str, int] = {}
         kept: set[str] = set()
         for parameter, arg in zip(parameters, args, strict=True):
@@ -47,10 +52,13 @@ class Nearness(msgspec.Struct, frozen=True):
                 sizes |= dict(zip(named, arg.shape, strict=True))
                 kept |= set(named) if parameter.role and parameter.role.writes else set()
         summed = {name: size for name, size in sizes.items() if kept and name not in kept}
+        floats = [arg.dtype for arg in args if isinstance(arg, np.ndarray) and arg.dtype.kind == "f"]
+        coarsest = max(floats, key=lambda dtype: float(np.finfo(dtype).eps), default=None)
+        name = coarsest.name if coarsest is not None else ""
         if not summed:
             axes = [size for arg in args if isinstance(arg, np.ndarray) for size in arg.shape]
-            return cls(tolerance, max([FEW_TERMS, *axes]), "the longest axis")
-        return cls(tolerance, max(FEW_TERMS, prod(summed.values())), ", ".join(summed))
+            return cls(tolerance, min(MANY_TERMS, max([FEW_TERMS, *axes])), "the longest axis", name)
+        return cls(tolerance, max(FEW_TERMS, prod(summed.values())), ", ".join(summed), name)
 
     def share(self, dtype: np.dtype[Any]) -> tuple[float, str]:
         """The error allowed, relative to the element or to the median of those that are not 0, and why so much."""
@@ -122,12 +130,16 @@ def _difference(name: str, wanted: Any, got: Any, near: Nearness) -> str | None:
     want, have = np.asarray(wanted), np.asarray(got)
     if want.shape != have.shape:
         return f"{name} has shape {have.shape}, the reference gives {want.shape}"
-    if have.dtype.kind not in "fc":
+    if have.dtype.kind in "iu" and near.tolerance is not None:
+        wrong = np.abs(have.astype(np.float64) - want) > near.tolerance * np.maximum(np.abs(want), 1)
+        allowed = f"within {near.tolerance:g}: as declared"
+    elif have.dtype.kind not in "fc":
         wrong = want != have
         allowed = "exactly equal"
     else:
-        share, why = near.share(have.dtype)
-        exact = want.astype(np.complex128 if "c" in (want.dtype.kind, have.dtype.kind) else np.float64)
+        plain = not isinstance(got, np.ndarray | np.generic)  # a Python float holds what single precision gave it
+        share, why = near.share(np.dtype(near.coarsest) if plain and near.coarsest else have.dtype)
+        exact = _as_held(want, have.dtype)
         sizes = np.sort(np.abs(exact[np.isfinite(exact) & (exact != 0)]))
         scale = sizes[(len(sizes) - 1) // 2] if len(sizes) else 0.0
         with np.errstate(invalid="ignore"):
@@ -142,6 +154,15 @@ def _difference(name: str, wanted: Any, got: Any, near: Nearness) -> str | None:
         f"{name} is wrong in {int(wrong.sum()):,} of {wrong.size:,} elements: "
         f"{name}{where} is {have[worst]!s}, the reference gives {want[worst]!s} (must be {allowed})"
     )
+
+
+def _as_held(want: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The right values as `dtype` can hold them: too large is infinite there, too small is nothing."""
+    wide = np.complex128 if "c" in (want.dtype.kind, dtype.kind) else np.float64
+    with np.errstate(over="ignore", under="ignore"):
+        held = want.astype(dtype).astype(wide) if dtype.kind == "c" or want.dtype.kind != "c" else want.astype(wide)
+    exact: NDArray[Any] = want.astype(wide)
+    return np.where(np.isfinite(held) & (held != 0), exact, held)
 
 
 def _dtype(value: Any) -> str:

@@ -21,7 +21,7 @@ import click
 
 from tunewright.errors import TunewrightError
 from tunewright.fronts.tuned import Tuned
-from tunewright.measure.clock import HostTimer, Visit, visitor
+from tunewright.measure.clock import HostTimer, Visit, alike, visitor
 from tunewright.model.trial import Entry, Failure
 from tunewright.pools.loading import find
 from tunewright.ports import plugins
@@ -53,6 +53,16 @@ def programs(contestants: Sequence[str]) -> list[Command | Function]:
         else Command(typed)
         for typed in contestants
     ]
+
+
+def one_clock(raced: Sequence[Command | Function]) -> str:
+    """Have all be timed by the same clock, once they are ready: the wall, if there are commands among them."""
+    timers = [one.timer for one in raced if isinstance(one, Function)]
+    if any(isinstance(one, Command) for one in raced):
+        for timer in timers:
+            timer.use("wall")
+        return "wall"
+    return alike(timers)
 
 
 class Command:
@@ -139,8 +149,9 @@ class Function:
 
     def ready(self) -> Visit:
         """Visits, each long enough for the clock."""
+        self.timer = HostTimer(self.call, threads=1)
         with self._blamed():
-            visit = visitor(HostTimer(self.call, threads=1), None)
+            visit = visitor(self.timer, None)
 
         def quiet() -> float:
             with self._blamed():

@@ -84,6 +84,8 @@ def _verdict(good: list[str], worst: float) -> str:
     if len(good) == 2:
         return f"{aim}."
     held = f"{aim} by the {good[0]} clock only" if good else f"not {aim}"
-    coarser = max(2 * MARGIN, ceil(100 * worst) / 100)
-    settle = f", or settle for {100 * coarser:g} %: the setting `resolution` = {coarser:g}" if coarser < 1 else ""
-    return f"{held}: close what runs beside, pin the processor's frequency or wait{settle}."
+    claim = f" Claim no difference below {ceil(100 * worst):g} % now." if worst < 1 else ""
+    return (
+        f"{held}: close what runs beside, pin the processor's frequency or wait.{claim} "
+        f"With the setting `resolution` = {MARGIN:g}, what is told no finer than {100 * MARGIN:g} % is not kept."
+    )

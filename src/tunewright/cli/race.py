@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from tunewright.cli import output
-from tunewright.cli.contestants import config_of, programs, require_working, shortened
+from tunewright.cli.contestants import config_of, one_clock, programs, require_working, shortened
 from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
 from tunewright.errors import NoDecision
 from tunewright.measure import race as racing
@@ -109,14 +109,15 @@ def race(contestants: tuple[str, ...], target: str | None, plot: Path | None, as
 def _of_programs(contestants: Sequence[str], terms: Terms) -> _Ran:
     """Commands and functions, raced here."""
     parsed, names, visits = programs(contestants), shortened(contestants), []
-    terms = msgspec.structs.replace(terms, gross=WALL_ROUNDS)
+    terms = msgspec.structs.replace(terms, gross=WALL_ROUNDS, span=terms.seconds / 5)
     with _Bar(terms) as bar:
         for name, program in zip(names, parsed, strict=True):
             bar.say(f"first run of {name}, which does not count")
             visits.append(program.ready())
+        clock = one_clock(parsed)
         tape = _Tape(visits, terms, bar)
         raced = tape.run()
-    return _Ran(contestants, names, raced, tape.interrupted)
+    return _Ran(contestants, names, msgspec.structs.replace(raced, clock=clock), tape.interrupted)
 
 
 class _Tape:
@@ -217,6 +218,7 @@ def _of_configs(contestants: Sequence[str], target: str, terms: Terms, options: 
     attempt = kernel.attempt(kernel.cases_like(args))
     with _waiting(f"racing {len(configs)} configs of {kernel.name} in a worker"):
         require_working(dict(zip(configs, contestants, strict=True)), attempt, session)
+        terms = msgspec.structs.replace(terms, span=terms.seconds / 5)
         raced = attempt.race(configs, terms, list(_compared(len(configs)))) if hasattr(attempt, "race") else None
     if raced is None:
         raise click.ClickException("the race did not come to its end; race fewer configs, or a smaller --shape")
@@ -247,6 +249,8 @@ def _tell(ran: _Ran, terms: Terms) -> None:
     output.table(heads, (_row(ran, place, i) for place, i in enumerate(order(ran.race), start=1)))
     output.say()
     output.say(verdict(ran.race, ran.names), "bold")
+    if ran.race.clock:
+        output.say(f"by the {ran.race.clock} clock")
     rounds = len(ran.race.standings[ran.race.leader].samples)
     if ran.interrupted:
         output.say(f"interrupted after {words.counted(rounds, 'round')}; these are the standings so far")
@@ -301,6 +305,7 @@ def _plain(ran: _Ran) -> dict[str, Any]:
         "leader": ran.typed[race.leader],
         "ties": [ran.typed[i] for i in race.ties],
         "settled": race.settled,
+        "clock": race.clock,
         "interrupted": ran.interrupted,
         "margin": race.margin,
         "contestants": [

@@ -44,6 +44,7 @@ def space(target: str, count: int, as_json: bool) -> None:
                 "variants": declared.sizes() if declared.variants and feasible is not None else {},
                 "knobs": {knob.name: list(knob.values) for _, knob in _knobs(declared)},
                 "rules": [{"variant": v, "reason": rule.reason, "excludes": share} for v, rule, share in rules],
+                "left_out": _left_out(kernel.offered, declared),
                 "default": kernel.default,
                 "sample": drawn,
             }
@@ -58,6 +59,8 @@ def space(target: str, count: int, as_json: bool) -> None:
         output.say()
         output.table(("rule", "variant", "excludes"), ([r.reason, v, f"{100 * share:.1f} %"] for v, r, share in rules))
     output.say()
+    if left := _left_out(kernel.offered, declared):
+        output.say(f"left out, since they change numerics: {left}; allow them by name with numerics=[...]")
     output.say(f"default: {kernel.default}")
     for config in drawn:
         output.say(f"sample:  {config}")
@@ -66,6 +69,19 @@ def space(target: str, count: int, as_json: bool) -> None:
 def _knobs(declared: Space) -> list[tuple[str, Knob]]:
     own = [(variant.name, knob) for variant in declared.variants for knob in variant.knobs]
     return [("", knob) for knob in declared.knobs] + own
+
+
+def _left_out(offered: Space, declared: Space) -> str:
+    """Values and variants that are offered, but change numerics and are not allowed."""
+    kept = {(v, knob.name): knob.values for v, knob in _knobs(declared)}
+    gone = [variant.name for variant in offered.variants if variant.name not in {v.name for v in declared.variants}]
+    lost = [
+        f"{knob.name}={value}"
+        for v, knob in _knobs(offered)
+        for value in knob.values
+        if v not in gone and value not in kept.get((v, knob.name), ())
+    ]
+    return ", ".join(lost + gone)
 
 
 def _excluded(declared: Space) -> list[tuple[str, Rule, float]]:

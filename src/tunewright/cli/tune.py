@@ -13,6 +13,8 @@ from tunewright.engine.budget import Budget
 from tunewright.errors import NoDecision, StoreError
 from tunewright.fronts.tuned import Tuned
 from tunewright.model.decision import Decision, Problem
+from tunewright.model.event import Decided, Event
+from tunewright.model.key import Key
 from tunewright.report.progress import Progress, verdict
 from tunewright.session import Session, open_store
 
@@ -43,7 +45,15 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
     named = kernel.declared.session is None or options["store"] is not None
     session = session_for(kernel, options, (Progress(speak=not as_json),))
     spend = Budget.parse(budget) if budget else kernel.budget()
-    answers = []
+    answers: list[Any] = []
+    asked: list[Problem] = []
+    noisy: set[Key] = set()
+
+    def note(event: Event) -> None:
+        if isinstance(event, Decided) and not event.kept:
+            noisy.add(event.decision.key)
+
+    session.listeners.append(note)
     for sizes in sizes_of(kernel, shapes):
         args = kernel.example(sizes)
         stored = None if fresh or more else session.look_up(kernel.problem(args))
@@ -54,21 +64,23 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
         if more and limit.trials is not None:  # as many again
             limit.trials += len({trial.config for trial in session.store.trials(kernel.problem(args).key)})
         answers.append(_told(session, _searched(kernel, args, limit, fresh), as_json, known=False))
-        if named:
-            _require_kept(session, kernel.problem(args))
+        asked.append(kernel.problem(args))
     if as_json:
         output.as_json(answers[0] if len(answers) == 1 else answers)
+    for problem in asked if named else ():
+        _require_kept(session, problem, noisy)
 
 
-def _require_kept(session: Session, problem: Problem) -> None:
+def _require_kept(session: Session, problem: Problem, noisy: set[Key]) -> None:
     """A decision that only this process knows is not remembered, and must not look as if it were."""
+    if problem.key in noisy:
+        raise NoDecision(
+            f"nothing was kept: this machine tells no {100 * session.settings.resolution:g} % apart now. "
+            "`tunewright quiet` says what disturbs it; the trials are kept, so the same command only races again. "
+            "Or raise the setting `resolution`."
+        )
     if open_store(session.settings.store_location).get(problem.key) is not None:
         return
-    if wanted := session.settings.resolution:
-        raise NoDecision(
-            f"nothing was kept: this machine tells no {100 * wanted:g} % apart now. `tunewright quiet` says what "
-            "disturbs it; the trials are kept, so the same command only races again. Or raise the setting `resolution`."
-        )
     raise StoreError(f"the decision was not kept in {session.settings.store_location}; give another --store")
 
 

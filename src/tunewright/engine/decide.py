@@ -12,7 +12,7 @@ import msgspec
 from tunewright.cases.exam import VARIES
 from tunewright.engine.journal import Journal
 from tunewright.errors import NothingWorked
-from tunewright.measure.race import Race
+from tunewright.measure.race import RECEIPT, Race
 from tunewright.measure.stats import interval
 from tunewright.model.decision import Decision, Evidence, Finalist, Gain, Problem
 from tunewright.model.trial import Failure, Timing, Trial, median
@@ -52,12 +52,16 @@ class Verdict:
         configs = finalists(self.problem, self.trials, self.incumbent)
         return configs, [i for i, config in enumerate(configs) if config in (self.incumbent, self.problem.default)]
 
-    def stands(self) -> Decision:
-        """What stood before, since the race of the finalists broke off: one of them may be what broke it."""
+    def seconds_for(self, configs: Sequence[Config]) -> float:
+        """What the rounds of a receipt will take, roughly: visits are bursts of a millisecond, or two launches."""
+        seconds = {trial.config: trial.seconds for trial in self.trials}
+        return 2 * RECEIPT * sum(max(3e-3, 2 * seconds[config]) for config in configs)
+
+    def stands(self, why: str) -> Decision:
+        """What stood before, because something new could not be judged."""
         stood = (self.incumbent, self.problem.default)
         safe = [trial for trial in self.trials if not trial.works or trial.config in stood]
-        decision = decide(self.problem, safe, self.incumbent)
-        return noted(decision, "the race of the finalists broke off, so nothing new is chosen")
+        return noted(decide(self.problem, safe, self.incumbent), f"{why}, so nothing new is chosen")
 
     def decide(self, raced: Raced | None = None, program: Program | None = None) -> Decision:
         """The decision, by the race if there was one; a winner that makes the whole program slower is refused."""
@@ -67,7 +71,7 @@ class Verdict:
         if program is not None and decision.config != stood and stood in {t.config for t in trials if t.works}:
             whole = program([stood, decision.config])
             decision = weighed(decision, whole)
-            if whole.standings[1].left is not None:
+            if whole.tested and whole.standings[1].left is not None:
                 decision = refused(self.problem, trials, raced, stood, decision)
         if left := len(self._journal.trials) - len(trials):
             decision = noted(decision, f"{left} configs were left out: their results differ, bit for bit")
@@ -77,12 +81,11 @@ class Verdict:
 def alike(problem: Problem, trials: Sequence[Trial], incumbent: Config | None = None) -> list[Trial]:
     """Failures, and the trials whose results are those of the incumbent, else of the default, bit for bit.
 
-    Without either, of the first in canonical order that gives the same twice. Where none does, the default alone.
+    Where neither gives the same twice, the default alone: nothing else may decide over bits.
     """
     prints = {trial.config: trial.fingerprint for trial in trials if trial.works}
     steady = [config for config in prints if prints[config] != VARIES]
-    first = min(steady, key=problem.space.rank, default=problem.default)
-    model = next((config for config in (incumbent, problem.default, first) if config in steady), None)
+    model = next((config for config in (incumbent, problem.default) if config in steady), None)
     same = {config for config in steady if model and prints[config] == prints[model]} or {problem.default}
     return [trial for trial in trials if not trial.works or trial.config in same]
 
@@ -105,7 +108,10 @@ def decide(
     canonical order is taken, so that two runs that see the same choose the same.
     """
     field = _field(problem, trials, raced)
-    chosen, notes = min(field.equal, key=problem.space.rank), []
+    stood = next((config for config in (incumbent, problem.default) if config in field.places), None)
+    # Of those as good as the leader, only who is faster than what stood: else a tie of a tie would replace it.
+    proven = [one for one in field.equal if stood and (gain := field.gain(stood, one)) and gain.low > 1]
+    chosen, notes = min(proven or (field.equal if stood is None else field.equal[:1]), key=problem.space.rank), []
     for config, whom in ((incumbent, "earlier decision"), (problem.default, "default")):
         if config is not None and config in field.tied:
             chosen, notes = config, [f"no gain over the {whom}"]
@@ -162,12 +168,11 @@ def _evidence(
         ties=tuple(msgspec.structs.replace(one, fingerprint=timed[one.config].fingerprint) for one in ties[:MOST_TIES]),
         trials=len(trials),
         failures=sum(isinstance(trial.outcome, Failure) for trial in trials),
-        clock=outcome.clock,
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         notes=tuple(said),
         over_default=gain,
         fingerprint=prints,
-        **field.measured,
+        **{"clock": outcome.clock, **field.measured},
     )
 
 
@@ -200,8 +205,8 @@ def _by_trials(timed: Mapping[Config, Timing]) -> _Field:
         other = places[fast]
         return Gain(one.seconds / other.seconds, one.low / other.high, one.high / other.low)
 
-    resolution = (leader.high - leader.low) / 2 / leader.seconds if leader.seconds else None
-    return _Field(places, tied, equal, gain, {"resolution": resolution})
+    near = [finalist for finalist in places.values() if finalist.seconds <= NEAR * leader.seconds]
+    return _Field(places, tied, equal, gain, {"resolution": 1.0 if len(near) > 1 else None})
 
 
 def _by_race(configs: Sequence[Config], race: Race) -> _Field:
@@ -215,8 +220,12 @@ def _by_race(configs: Sequence[Config], race: Race) -> _Field:
             return None
         return Gain(1.0, 1.0, 1.0) if slow == fast else Gain(*race.ratio(number[slow], number[fast]))
 
-    equal = [configs[i] for i in race.ties if race.equal(i)]
-    return _Field(places, tied, equal, gain, {"resolution": race.resolution, "conditions": race.conditions})
+    # The leader first: it is chosen where none of them was shown to be faster than what stood.
+    equal = sorted((configs[i] for i in race.ties if race.equal(i)), key=lambda config: number[config] != race.leader)
+    said = {"resolution": race.resolution, "conditions": race.conditions} | (
+        {"clock": race.clock} if race.clock else {}
+    )
+    return _Field(places, tied, equal, gain, said)
 
 
 def _finalist(config: Config, timing: Timing) -> Finalist:

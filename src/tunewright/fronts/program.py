@@ -71,7 +71,13 @@ def _call(kernel: Pinnable, program: Callable[[], Any], key: Key, config: Config
         with kernel.pinned(session, ready):
             start = perf_counter()
             program()
-            return perf_counter() - start
+            took = perf_counter() - start
+        if not session.counts["hits"]:
+            raise BackendError(
+                f"the program never called {key.kernel} with {key.signature}, so it cannot judge a config for that; "
+                "give another `program=`, or none"
+            )
+        return took
 
     return visit
 
@@ -92,8 +98,9 @@ def _raced_commands(session: Session, command: str, key: Key, configs: Sequence[
 
 def _command(command: str, store: str, session: Session) -> Visit:
     """Runs a command that finds its decisions in `store`, and tunes nothing."""
-    told = {"STORE": store, "MODE": str(Mode.FROZEN), "CACHE": str(session.settings.cache_path.absolute())}
-    environ = {**os.environ, **{f"TUNEWRIGHT_{name}": value for name, value in told.items()}}  # noqa: TID251 - handed on
+    settings = msgspec.structs.asdict(session.settings)
+    told = {**settings, "store": store, "mode": Mode.FROZEN, "cache": session.settings.cache_path.absolute()}
+    environ = {**os.environ, **{f"TUNEWRIGHT_{name.upper()}": str(value) for name, value in told.items()}}  # noqa: TID251 - handed on
 
     def visit() -> float:
         start = perf_counter()

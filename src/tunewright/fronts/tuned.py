@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial, update_wrapper
 from pathlib import Path
 from threading import RLock
@@ -54,6 +54,7 @@ class Tuned:
         self._default = self._required(declared.default) if declared.default is not None else None
         self._ready: dict[Hashable, Launch] = {}
         self._lock = RLock()
+        self._is_pinned = False
         self._check_names()
         reading = self.backend.signature(Kernel(self.name, function, self.parameters, Path()))
         call = cached_call(self.parameters, reading, self._ready, self._prepare)
@@ -97,7 +98,8 @@ class Tuned:
 
     def _prepare(self, mark: Hashable, args: tuple[Any, ...]) -> Launch:
         """The launcher for arguments like these: decided once, kept by what distinguishes them."""
-        with self._lock:
+        # A program that is being raced may call from any thread; nothing is tuned then, so there is nothing to guard.
+        with nullcontext() if self._is_pinned else self._lock:
             if (launch := self._ready.get(mark)) is None:
                 decision = self.decide(*args)
                 exact = Signature.of(self.parameters, args)
@@ -196,17 +198,18 @@ class Tuned:
     @contextmanager
     def pinned(self, session: Session, ready: dict[Hashable, Launch]) -> Iterator[None]:
         """Answer from another session within, with launchers of its own, which are kept in `ready`."""
-        with self._lock:
-            said, before = self.declared, dict(self._ready)
-            self.using(session)
-            self._ready.update(ready)
-            try:
-                yield
-            finally:
-                ready.update(self._ready)
-                self.declared = said
-                self._ready.clear()
-                self._ready.update(before)
+        said, before = self.declared, dict(self._ready)
+        self.using(session)
+        self._ready.update(ready)
+        self._is_pinned = True
+        try:
+            yield
+        finally:
+            self._is_pinned = False
+            ready.update(self._ready)
+            self.declared = said
+            self._ready.clear()
+            self._ready.update(before)
 
     def budget(self) -> Budget | None:
         """The budget declared, if any."""
@@ -226,7 +229,9 @@ class Tuned:
                 if maker
                 else Inputs.like(self.parameters, args, sizes)
             )
-            made.append(msgspec.structs.replace(recipe, case=number, weight=case.weight))
+            recipe = msgspec.structs.replace(recipe, case=number, weight=case.weight)
+            self._compare(recipe, args) if maker else None
+            made.append(recipe)
         return tuple(made) or (self.inputs_like(args),)
 
     def make(self, inputs: Inputs) -> Sequence[Any]:
@@ -240,11 +245,15 @@ class Tuned:
         dims = Signature.of(self.parameters, args, self.buckets).dims
         if self.declared.inputs is not None:
             recipe = Inputs(dims={name: dims[name] for name in self.dims if name in dims})
-            made = Signature.of(self.parameters, list(self.declared.inputs(**recipe.dims)), self.buckets)
-            if made != (asked := Signature.of(self.parameters, args, self.buckets)):
-                log.warning("%s is tuned on what `inputs` makes (%s), though called with (%s)", self.name, made, asked)
+            self._compare(recipe, args)
             return recipe
         return Inputs.like(self.parameters, args, dims)
+
+    def _compare(self, recipe: Inputs, args: Sequence[Any]) -> None:
+        """Warn if what `inputs` makes is another problem than the call."""
+        made = Signature.of(self.parameters, list(self.make(recipe)), self.buckets)
+        if made != (asked := Signature.of(self.parameters, args, self.buckets)):
+            log.warning("%s is tuned on what `inputs` makes (%s), though called with (%s)", self.name, made, asked)
 
     def example(self, sizes: Mapping[str, int]) -> list[Any]:
         """Arguments of named sizes, as the command line needs them."""

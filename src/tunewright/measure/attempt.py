@@ -16,7 +16,7 @@ from tunewright.cases.inputs import Inputs
 from tunewright.cases.judge import expected_from
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.measure import race
-from tunewright.measure.clock import Regime, Visit, together, visitor
+from tunewright.measure.clock import Regime, Visit, alike, together, visitor
 from tunewright.measure.lease import lease
 from tunewright.measure.quiet import Watch
 from tunewright.model.trial import Entry, Failure, Kind, Outcome, Rival, Stage, Timing, Trial
@@ -124,7 +124,7 @@ class Bench(msgspec.Struct, dict=True):
         outcome: Outcome
         try:
             watch(stage)
-            artifacts = self._built(entry.config)
+            artifacts, pacer = self._built(entry.config), self._pacer(entry.rival)
             built = time.perf_counter()
             watch(stage := Stage.WAIT)
             with lease(self.manner.device):
@@ -136,7 +136,7 @@ class Bench(msgspec.Struct, dict=True):
                     outcome = Failure(Stage.VERIFY, Kind.WRONG, said)
                 else:
                     watch(stage := Stage.TIME)
-                    outcome = self._time(launches, entry)
+                    outcome = self._time(launches, entry, pacer)
         except MemoryError as error:
             outcome = Failure(stage, Kind.MEMORY, f"MemoryError: {error}")
         except Exception as error:  # noqa: BLE001 - whatever a config breaks is data about the config
@@ -163,41 +163,45 @@ class Bench(msgspec.Struct, dict=True):
             prints.append(one)
         return None, VARIES if VARIES in prints else "-".join(prints)
 
-    def _visit(self, launches: Sequence[Launch]) -> tuple[Visit, Timer]:
-        """Visits to a config that works, over all cases, and the timer of the first."""
+    def _visit(self, launches: Sequence[Launch]) -> tuple[Visit, list[Timer]]:
+        """Visits to a config that works, over all cases, and their timers."""
         visits, timers = [], []
         for exam, launch in zip(self.exams, launches, strict=True):
             exam.run(launch)
             timers.append(self.backend.timer(launch, exam.arguments.values, self.manner.threads))
             visits.append(visitor(timers[-1], exam.arguments.restorer(), self.manner.regime))
-        return together(visits, [exam.weight for exam in self.exams]), timers[0]
+        return together(visits, [exam.weight for exam in self.exams]), timers
 
-    def _time(self, launches: Sequence[Launch], entry: Entry) -> Timing:
+    def _time(self, launches: Sequence[Launch], entry: Entry, pacer: Pacer | None) -> Timing:
         """Few samples for a slow candidate, more for one that is close to its rival; alone, as many as for a tie."""
-        visit, timer = self._visit(launches)
-        rival, pace = entry.rival, self._pace(entry.rival)
+        visit, timers = self._visit(launches)
+        rival, pace = entry.rival, self._pace(pacer) if pacer else None
         if rival is None or pace is None or rival.config == entry.config:
             began, samples = time.perf_counter(), [visit()]
             while len(samples) < 3 or (len(samples) < FEW.rounds and time.perf_counter() - began < FEW.seconds):
                 samples.append(visit())
-            return Timing(tuple(samples), timer.clock)
-        terms = msgspec.structs.replace(FEW, gross=WALL_ROUNDS) if timer.clock == "wall" else FEW
-        run = race.run([pace, visit], terms)
-        return Timing(run.standings[1].samples, timer.clock, run.ratio(1, 0)[0], rival.seconds)
+            return Timing(tuple(samples), alike(timers))
+        clock = alike([*timers, *pace[1]])
+        run = race.run([pace[0], visit], _fair(FEW, clock))
+        return Timing(run.standings[1].samples, clock, run.ratio(1, 0)[0], rival.seconds)
 
-    def _pace(self, rival: Rival | None) -> Visit | None:
-        """Visits to the rival, made ready once and kept while it stays the rival."""
+    def _pacer(self, rival: Rival | None) -> Pacer | None:
+        """The rival, built; what was made ready for it before is kept while it stays the rival."""
         if rival is None:
             return None
-        if self.__dict__.get("paced", (None,))[0] != rival.config:
+        kept: Pacer | None = self.__dict__.get("pacer")
+        if kept is None or kept.config != rival.config:
+            self.__dict__["pacer"] = kept = Pacer(rival.config, self._built(rival.config))
+        return kept
+
+    def _pace(self, pacer: Pacer) -> tuple[Visit, list[Timer]] | None:
+        """Visits to the rival and their timers; None if it fails here, which is not the candidate's fault."""
+        if pacer.ready is None:
             try:
-                launches = [self.backend.load(self.kernel, artifact) for artifact in self._built(rival.config)]
-                self.__dict__["paced"] = rival.config, self._visit(launches)[0]
-            except Exception as error:  # noqa: BLE001 - it is not the candidate's fault that its rival fails here
-                log.info("%s: the best so far, %s, fails in another worker: %s", self.kernel.name, rival.config, error)
-                return None
-        pace: Visit = self.__dict__["paced"][1]
-        return pace
+                pacer.ready = self._visit([self.backend.load(self.kernel, one) for one in pacer.artifacts])
+            except Exception as error:  # noqa: BLE001 - the rival's, not the candidate's
+                log.info("%s: the best so far, %s, fails in another worker: %s", self.kernel.name, pacer.config, error)
+        return pacer.ready
 
     def race(self, configs: Sequence[Config], terms: race.Terms, kept: Sequence[int] = ()) -> race.Race | None:
         """Configs that work, raced here against each other on the same arguments; one that fails after all is out."""
@@ -205,8 +209,8 @@ class Bench(msgspec.Struct, dict=True):
         with lease(self.manner.device):
             loaded = [[self.backend.load(self.kernel, one) for one in each] for each in artifacts]
             visits, timers = zip(*(self._visit(launches) for launches in loaded), strict=True)
-            if any(timer.clock == "wall" for timer in timers):
-                terms = msgspec.structs.replace(terms, gross=WALL_ROUNDS)
+            clock = alike([timer for own in timers for timer in own])
+            terms = _fair(terms, clock)
             watch, fit = Watch(), list(range(len(configs)))
             while fit:
                 runners = [_blamed(visits[i], i) for i in fit]
@@ -217,8 +221,22 @@ class Bench(msgspec.Struct, dict=True):
                     fit.remove(failed.number)
                     continue
                 conditions = watch.stop(run.standings[run.leader].samples)
-                return msgspec.structs.replace(race.among(run, fit, len(configs)), conditions=conditions)
+                run = race.among(run, fit, len(configs))
+                return msgspec.structs.replace(run, conditions=conditions, clock=clock)
         return None
+
+
+class Pacer:
+    """The best so far in this process: its artefacts, and visits to it once they are loaded."""
+
+    def __init__(self, config: Config, artifacts: list[Any]) -> None:
+        self.config, self.artifacts = config, artifacts
+        self.ready: tuple[Visit, list[Timer]] | None = None
+
+
+def _fair(terms: race.Terms, clock: str) -> race.Terms:
+    """The terms; by the wall clock gross losers get more rounds."""
+    return msgspec.structs.replace(terms, gross=WALL_ROUNDS) if clock == "wall" else terms
 
 
 class _Failed(TunewrightError):

@@ -57,10 +57,11 @@ class HostTimer:
     def __init__(self, call: Callable[[], Any], threads: int) -> None:
         self.clock = "thread" if threads == 1 else "wall"
         self._call = call
-        self._doubts = 2 if threads == 1 else 0
+        self._probing = threads == 1
+        self._waited = 0
 
     def __call__(self, count: int) -> float:
-        if self._doubts:
+        if self._probing:
             return self._probed(count)
         call, now = self._call, CLOCKS[self.clock]
         start = now()
@@ -68,17 +69,29 @@ class HostTimer:
             call()
         return (now() - start) * 1e-9
 
+    def use(self, clock: str) -> None:
+        """Read this clock from now on: those who are compared must be timed alike."""
+        self.clock, self._probing = clock, False
+
     def _probed(self, count: int) -> float:
-        """The same by all clocks at once, to choose one; that it waits must be seen twice, it may have been chance."""
-        waits = getrusage(RUSAGE_THREAD).ru_nvcsw
+        """The same by all clocks at once, until a sample is long enough to choose one.
+
+        A launch that waits gives up its processor each time, and is away for longer than it computes a little; that
+        it does must be seen twice, since once may be chance.
+        """
+        before = getrusage(RUSAGE_THREAD)
         start = {name: now() for name, now in CLOCKS.items()}
         for _ in range(count):
             self._call()
         took = {name: (now() - start[name]) * 1e-9 for name, now in CLOCKS.items()}
-        waited = getrusage(RUSAGE_THREAD).ru_nvcsw > waits and took["wall"] > 2 * took["cpu"] + SLACK
+        after = getrusage(RUSAGE_THREAD)
+        gave_up = after.ru_nvcsw - before.ru_nvcsw
+        waits = gave_up >= max(1, count // 2) and gave_up > after.ru_nivcsw - before.ru_nivcsw
+        waited = waits and took["wall"] > 1.1 * took["cpu"] + SLACK
         hidden = took["cpu"] > 1.1 * took["thread"] + SLACK
         self.clock = "wall" if waited else "cpu" if hidden else "thread"
-        self._doubts = self._doubts - 1 if waited else 0
+        self._waited = self._waited + 1 if waited else 0
+        self._probing = self._waited == 1 or (not waited and took["wall"] < LONG_ENOUGH / 2)
         return took[self.clock]
 
     def flush(self, *, whole: bool) -> None:
@@ -122,6 +135,16 @@ def visitor(timer: Timer, restore: Restore | None, regime: Regime = Regime.HOT) 
     return _believed(apart)
 
 
+def alike(timers: Sequence[Timer]) -> str:
+    """Have all timers read the same clock, the most charging that any of them needs; its name."""
+    names = [timer.clock for timer in timers]
+    worst = max(names, key=lambda name: list(CLOCKS).index(name) if name in CLOCKS else -1)
+    for timer in timers:
+        if timer.clock != worst and isinstance(timer, HostTimer):
+            timer.use(worst)
+    return worst
+
+
 def together(visits: Sequence[Visit], weights: Sequence[float]) -> Visit:
     """A visit to the same candidate in several cases: the mean of their times, weighted."""
     if len(visits) == 1:
@@ -163,5 +186,7 @@ def _calibrated(timer: Timer, restore: Restore | None) -> tuple[int, float]:
         took = max(read if isfinite(read) else 0.0, perf_counter() - began)
         if took >= LONG_ENOUGH / 8 or count >= MOST_AT_ONCE:
             each = (read if isfinite(read) and read > 0 else took) / count
-            return min(max(1, ceil(LONG_ENOUGH / each)), MOST_AT_ONCE), each
+            wanted = min(max(1, ceil(LONG_ENOUGH / each)), MOST_AT_ONCE)
+            # What is put back in between takes its time too, though no clock counts it.
+            return min(wanted, max(1, int(LONG * count / (perf_counter() - began)))) if restore else wanted, each
         count *= 4

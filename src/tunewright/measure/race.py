@@ -19,6 +19,12 @@ GROSS = 1.3
 FIRST_TEST = 6
 """The round from which differences are tested; with fewer pairs, hardly any could be."""
 
+CLOSE = 1.1
+"""How many times the leader's time is close: what a mood of the machine, which may last for seconds, can make up."""
+
+SPREAD = 40
+"""Rounds over which the span of a race is spread."""
+
 TIE = 1.5
 """How many margins a candidate may seem slower and still be as good: beyond one, or two runs would not agree."""
 
@@ -51,6 +57,7 @@ class Race(msgspec.Struct, frozen=True):
     margin: float
     settled: bool
     conditions: Conditions | None = None
+    clock: str = ""
 
     @property
     def tested(self) -> bool:
@@ -69,13 +76,12 @@ class Race(msgspec.Struct, frozen=True):
 
     @property
     def resolution(self) -> float | None:
-        """The smallest difference this race could have told: half the interval of whoever came nearest to the leader.
+        """The smallest difference this race could have told: half the widest interval of those that tie.
 
-        1 where it told nothing; None if there was nobody else near, and nothing to tell.
+        1 where it told nothing; None if the leader won: what was told is then larger than any doubt.
         """
-        others = [one for i, one in enumerate(self.standings) if i != self.leader and len(one.samples) >= FIRST_TEST]
-        nearest = min(others, key=lambda one: one.ratio, default=None)
-        return min(1.0, (nearest.high - nearest.low) / 2) if nearest else None
+        ties = [self.standings[i] for i in self.ties if i != self.leader]
+        return min(1.0, max(float(np.log(one.high / one.low)) / 2 for one in ties)) if ties else None
 
     def ratio(self, one: int, other: int) -> tuple[float, float, float]:
         """The time of one candidate over another's, from the rounds in which both ran, with a 95 % interval."""
@@ -91,6 +97,7 @@ class Terms(msgspec.Struct, frozen=True):
     rounds: int = 200
     seconds: float = 10.0
     seed: int = 0
+    span: float = 0.0  # seconds that a race among close candidates lasts at least, to meet more than one mood
     gross: int = 2  # rounds after which gross losers leave; by the wall clock more, where neighbours may strike twice
 
 
@@ -106,7 +113,8 @@ def run(
     All that are left run in every round, so that a comparison is between neighbours in time: drift, clocks and other
     people's work strike both sides alike. Gross losers leave after two rounds; from the sixth on, whoever is slower
     than the leader by more than the margin, beyond doubt. It ends when everyone left is known to within the margin:
-    then nobody can be more than the margin faster than the leader.
+    then nobody can be more than the margin faster than the leader. Close ones are not judged before the `span` of the
+    terms is over, and rounds until then are spread over it.
 
     Those `kept` are there to be compared with, and run at least twelve rounds. `after` is told the number of each
     round and how many are left; what it returns says whether to stop there.
@@ -119,9 +127,11 @@ def run(
             if field.round and time.monotonic() - began > field.terms.seconds:
                 return field.result()  # a round that not everyone ran compares nobody
             fresh[int(i)] = float(np.log(visits[i]()))
-        field.add(fresh)
+        field.add(fresh, time.monotonic() - began)
         if after and after(field.round, len(field.staying)):
             break
+        if field.hurried and not field.over:
+            time.sleep(field.terms.span / SPREAD)
     return field.result()
 
 
@@ -142,6 +152,7 @@ class _Field:
         self.logs: list[list[float]] = [[] for _ in range(size)]
         self.left: dict[int, int] = {}
         self.round = 0
+        self.elapsed = 0.0
         self.settled = False
 
     @property
@@ -152,9 +163,15 @@ class _Field:
     def over(self) -> bool:
         return self.settled or self.round >= self.terms.rounds
 
-    def add(self, fresh: dict[int, float]) -> None:
+    @property
+    def hurried(self) -> bool:
+        """Whether close candidates have met too little of the machine to be judged."""
+        return self.round >= FIRST_TEST and self.elapsed < self.terms.span
+
+    def add(self, fresh: dict[int, float], elapsed: float) -> None:
         """A whole round, and what follows from it."""
         self.round += 1
+        self.elapsed = elapsed
         for i, log in fresh.items():
             self.logs[i].append(log)
         if self.round == self.terms.gross:
@@ -174,10 +191,11 @@ class _Field:
     def _test(self) -> None:
         leader, margin = self.leader, np.log1p(self.terms.margin)
         apart = {i: paired(_difference(self.logs[i], self.logs[leader])) for i in self.staying if i != leader}
-        self._leave(i for i, (centre, low, _) in apart.items() if low > margin and centre > TIE * margin)
+        least = np.log(CLOSE) if self.hurried else TIE * margin
+        self._leave(i for i, (centre, low, _) in apart.items() if low > margin and centre > least)
         widths = [high - low for i, (_, low, high) in apart.items() if i not in self.left]
         seen = self.round >= RECEIPT or not self.kept
-        self.settled = seen and all(width < 2 * margin for width in widths)
+        self.settled = seen and not self.hurried and all(width < 2 * margin for width in widths)
 
     @property
     def leader(self) -> int:
@@ -190,7 +208,10 @@ class _Field:
     def result(self) -> Race:
         if self.kept and not self.settled:  # out of time: those kept are judged by what there is
             self.kept = ()
-            (self._test if self.round >= FIRST_TEST else self._glance)()
+            if self.round >= FIRST_TEST:
+                self._test()
+            elif self.round >= self.terms.gross:
+                self._glance()
             self.settled = self.settled or len(self.staying) == 1
         leader, standings = self.leader, []
         for i, own in enumerate(self.logs):
