@@ -1,12 +1,15 @@
 from collections import Counter
 
+import msgspec
+import numpy as np
 import pytest
 
 from tunewright import Config, Knob, Session, Space, tune
 from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
-from tunewright.engine.decide import decide
+from tunewright.engine.decide import alike, decide
 from tunewright.errors import NothingWorked, SettingsError, StoreError
+from tunewright.measure.race import Terms, run
 from tunewright.model.decision import Problem
 from tunewright.model.event import Decided, Started, Tried
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
@@ -179,8 +182,6 @@ def test_a_short_search_does_not_lose_a_good_earlier_decision() -> None:
 
 
 def test_a_whole_search_is_worth_more_than_an_interrupted_one_published_meanwhile() -> None:
-    import msgspec
-
     store = MemoryStore()
     own = session(store=store)
     tuned = tuned_with(own, [])
@@ -234,3 +235,50 @@ def test_a_race_that_breaks_off_leaves_what_stood(caplog) -> None:
     assert decision.config == Config(tile=2)
     assert any("broke off" in note for note in decision.evidence.notes)
     assert "one of them crashes or hangs" in caplog.text
+
+
+def raced(*factors, rounds=40, noise=0.002):
+    """A race of the configs of SPACE whose times have these factors."""
+    rng = np.random.default_rng(0)
+    visits = [lambda f=f: 1e-3 * f * np.exp(rng.normal(0, noise)) for f in factors]
+    configs = [Config(tile=tile) for tile in (1, 2, 4, 8)[: len(factors)]]
+    return configs, run(visits, Terms(rounds=rounds), kept=[0])
+
+
+def test_what_is_as_good_as_the_leader_must_itself_be_faster_than_what_stood() -> None:
+    trials = [timed(tile, 1) for tile in (1, 2, 4)]
+    field = raced(1.0175, 1.0145, 1.0, rounds=200, noise=0.01)
+    decision = decide(PROBLEM, trials, None, field)
+    assert decision.config == Config(tile=4)
+    assert decision.evidence.over_default.low > 1
+
+
+def test_a_clear_winner_leaves_nothing_to_resolve() -> None:
+    trials = [timed(tile, 1) for tile in (1, 2)]
+    assert decide(PROBLEM, trials, None, raced(2.0, 1.0)).evidence.resolution is None
+    assert decide(PROBLEM, trials, None, raced(1.0, 1.0)).evidence.resolution < 0.01
+    assert decide(PROBLEM, trials).evidence.resolution == 1  # not raced: nothing was told
+
+
+def test_half_a_search_does_not_replace_a_whole_one() -> None:
+    store = MemoryStore()
+    whole = tune(SPACE, session=session(store=store), default={"tile": 1})(lambda *, tile: pretend(tile) and 1)
+    best = whole.decide()
+    assert best.config == Config(tile=8)
+    again = tune(SPACE, session=session(store=store, listeners=[Stop(1)]), default={"tile": 1})(whole.function)
+    with pytest.raises(KeyboardInterrupt):
+        again.tune(fresh=True)
+    assert store.get(best.key) == best
+
+
+def test_only_the_incumbent_and_the_default_decide_over_bits() -> None:
+    def printed(tile, said):
+        return msgspec.structs.replace(timed(tile, 1), fingerprint=said)
+
+    def kept(*trials, incumbent=None):
+        return {trial.config["tile"] for trial in alike(PROBLEM, trials, incumbent)}
+
+    assert kept(printed(1, "a"), printed(2, "b"), printed(4, "a")) == {1, 4}
+    assert kept(printed(1, "a"), printed(2, "b"), printed(4, "b"), incumbent=Config(tile=2)) == {2, 4}
+    assert kept(printed(1, "varies"), printed(2, "b"), printed(4, "b")) == {1}
+    assert kept(printed(2, "b"), printed(4, "b")) == set()

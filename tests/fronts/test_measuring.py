@@ -1,5 +1,9 @@
 """What a user is promised about measuring, through the front door."""
 
+import logging
+import threading
+from functools import partial
+
 import msgspec
 import numpy as np
 import pytest
@@ -119,6 +123,22 @@ def test_a_decision_may_be_raced_over_kinds_of_inputs() -> None:
         chosen[name] = decision.config["step"]
         assert "cases" in decision.key.mode
     assert chosen == {"skewed": 1, "even": 2}
+
+
+def test_inputs_that_are_another_problem_are_noticed(caplog) -> None:
+    def other(N):  # noqa: N803 - the name of a dimension
+        return [np.ones(N, np.float32)]
+
+    kernel = tw.tune(space(1, 2), session=own(), cases=[tw.Case(inputs=other)])(by_size)
+    with caplog.at_level(logging.WARNING):
+        kernel.cases_like([np.ones(8)])
+    assert "is tuned on what `inputs` makes" in caplog.text
+
+
+def test_cases_that_differ_make_keys_that_differ() -> None:
+    made = [[tw.Case(weight=w, inputs=partial(even))] for w in (1234567, 1234568)] + [[tw.Case(N=8)], [tw.Case(N=9)]]
+    keys = {tw.tune(space(1, 2), session=own(), cases=cases)(by_size).problem([np.ones(8)]).key for cases in made}
+    assert len(keys) == 4
 
 
 def test_a_case_that_makes_no_sense_says_so() -> None:
@@ -355,6 +375,26 @@ def test_a_kernel_win_that_makes_the_whole_slower_is_refused() -> None:
     assert decision.evidence.end_to_end.high < 1
     assert any("faster alone, but with it the whole takes" in note for note in decision.evidence.notes)
     assert within.kernel.session.store.get(decision.key).config == {"copy": True}
+
+
+def test_a_program_may_call_the_kernel_from_a_thread_of_its_own() -> None:
+    within = Deferred()
+
+    def program():
+        thread = threading.Thread(target=within.program)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+
+    within.kernel.declared = msgspec.structs.replace(within.kernel.declared, program=program)
+    assert within.kernel.decide(within.x).config == {"copy": True}
+    assert within.kernel.tune(within.x).config == {"copy": True}
+
+
+def test_a_program_that_never_calls_the_kernel_cannot_judge_it() -> None:
+    alone = Deferred(program=lambda: work(10))
+    with pytest.raises(tw.TunewrightError, match="the program never called transposed"):
+        alone.kernel.decide(alone.x)
 
 
 def test_a_win_that_the_whole_does_not_feel_is_kept_and_called_a_wash() -> None:

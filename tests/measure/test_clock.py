@@ -4,7 +4,7 @@ import time
 import numpy as np
 import pytest
 
-from tunewright.measure.clock import HostTimer, Regime, together, visitor
+from tunewright.measure.clock import HostTimer, Regime, alike, together, visitor
 from tunewright.measure.stats import interval
 from tunewright.model.trial import median
 
@@ -38,6 +38,38 @@ def test_a_kernel_that_waits_is_not_free() -> None:
     timer(1)
     assert timer(1) >= 0.02
     assert timer.clock == "wall"
+
+
+def test_a_kernel_that_waits_for_half_its_time_is_not_half_free() -> None:
+    def half():
+        spin(0.005)
+        time.sleep(0.005)
+
+    timer = HostTimer(half, 1)
+    visit = visitor(timer, None)
+    assert timer.clock == "wall"
+    assert visit() >= 0.009
+
+
+def test_many_short_waits_are_seen_too() -> None:
+    timer = HostTimer(lambda: time.sleep(1e-6), 1)
+    visitor(timer, None)
+    assert timer.clock == "wall"
+
+
+def test_those_who_are_compared_are_timed_alike() -> None:
+    timers = [HostTimer(spin, 1), HostTimer(lambda: time.sleep(0.002), 1), Steady()]
+    for timer in timers[:2]:
+        visitor(timer, None)
+    assert alike(timers) == "wall"
+    assert [timer.clock for timer in timers] == ["wall", "wall", "steady"]
+
+
+def test_putting_back_takes_its_time_too() -> None:
+    visit = visitor(HostTimer(lambda: spin(2e-5), 1), lambda: time.sleep(0.005))
+    began = time.perf_counter()
+    visit()
+    assert time.perf_counter() - began < 0.1
 
 
 def test_threads_in_hiding_count() -> None:

@@ -1,5 +1,7 @@
 """Races on made-up clocks, where the truth is known."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -258,3 +260,15 @@ def test_gross_losers_may_be_given_more_rounds() -> None:
     rng = np.random.default_rng(0)
     found = race.run(on_a_clock([1e-3, 5e-3], quiet, rng), Terms(gross=4))
     assert found.standings[1].left == 4
+
+
+def test_close_ones_are_not_judged_before_the_span_is_over() -> None:
+    rng = np.random.default_rng(0)
+    began = time.monotonic()
+    found = race.run(on_a_clock([1e-3, 1.05e-3, 1.5e-3], quiet, rng), Terms(span=0.5))
+    assert time.monotonic() - began >= 0.5
+    assert found.standings[2].left == 4
+    assert found.standings[1].left > 20
+    began = time.monotonic()
+    race.run(on_a_clock([1e-3, 1.5e-3], quiet, rng), Terms(span=5))
+    assert time.monotonic() - began < 1  # a clear winner need not wait

@@ -111,7 +111,8 @@ def decide(
     stood = next((config for config in (incumbent, problem.default) if config in field.places), None)
     # Of those as good as the leader, only who is faster than what stood: else a tie of a tie would replace it.
     proven = [one for one in field.equal if stood and (gain := field.gain(stood, one)) and gain.low > 1]
-    chosen, notes = min(proven or (field.equal if stood is None else field.equal[:1]), key=problem.space.rank), []
+    best = field.equal if stood is None else proven or field.equal[:1]
+    chosen, notes = min(best, key=problem.space.rank), []
     for config, whom in ((incumbent, "earlier decision"), (problem.default, "default")):
         if config is not None and config in field.tied:
             chosen, notes = config, [f"no gain over the {whom}"]

@@ -13,8 +13,8 @@ from tunewright.measure.clock import Visit
 from tunewright.measure.stats import SURE, UNKNOWN, paired
 from tunewright.model.conditions import Conditions
 
-GROSS = 1.3
-"""How many times slower than the best a candidate may be, in each of the first rounds, without leaving at once."""
+GROSS, CLEAR = 1.6, 1.3
+"""How many times slower than the best a candidate may be in each of the first rounds; and in twice as many."""
 
 FIRST_TEST = 6
 """The round from which differences are tested; with fewer pairs, hardly any could be."""
@@ -111,7 +111,7 @@ def run(
     """Race candidates against each other, each round in a new random order.
 
     All that are left run in every round, so that a comparison is between neighbours in time: drift, clocks and other
-    people's work strike both sides alike. Gross losers leave after two rounds; from the sixth on, whoever is slower
+    people's work strike both sides alike. Gross losers leave after two or four rounds; from the sixth on, who is slower
     than the leader by more than the margin, beyond doubt. It ends when everyone left is known to within the margin:
     then nobody can be more than the margin faster than the leader. Close ones are not judged before the `span` of the
     terms is over, and rounds until then are spread over it.
@@ -175,8 +175,10 @@ class _Field:
         for i, log in fresh.items():
             self.logs[i].append(log)
         if self.round == self.terms.gross:
-            self._glance()
-        elif self.round >= FIRST_TEST:
+            self._glance(GROSS)
+        elif self.round == 2 * self.terms.gross:
+            self._glance(CLEAR)
+        if self.round >= FIRST_TEST:
             self._test()
         # Alone from the start, one visit is all there is to see; left alone, the others have been seen.
         self.settled = self.settled or len(self.staying) == 1
@@ -184,9 +186,9 @@ class _Field:
     def _leave(self, losers: Iterable[int]) -> None:
         self.left |= {i: self.round for i in list(losers) if i not in self.kept or self.round >= RECEIPT}
 
-    def _glance(self) -> None:
+    def _glance(self, times: float) -> None:
         best = min(max(self.logs[i]) for i in self.staying)
-        self._leave(i for i in self.staying if min(self.logs[i]) > best + np.log(GROSS))
+        self._leave(i for i in self.staying if min(self.logs[i]) > best + np.log(times))
 
     def _test(self) -> None:
         leader, margin = self.leader, np.log1p(self.terms.margin)
@@ -199,11 +201,12 @@ class _Field:
 
     @property
     def leader(self) -> int:
-        """The lowest centre, after taking out of each round what it did to everyone."""
+        """The lowest centre, after taking out of each round what it did to everyone; trimmed as differences are."""
         staying = self.staying
         table = np.array([self.logs[i] for i in staying])
-        table = table - np.median(table, axis=0)
-        return staying[int(np.argmin(np.median(table, axis=1)))]
+        table = np.sort(table - np.median(table, axis=0), axis=1)
+        cut = self.round // 5
+        return staying[int(np.argmin(table[:, cut : self.round - cut].mean(axis=1)))]
 
     def result(self) -> Race:
         if self.kept and not self.settled:  # out of time: those kept are judged by what there is
@@ -211,7 +214,7 @@ class _Field:
             if self.round >= FIRST_TEST:
                 self._test()
             elif self.round >= self.terms.gross:
-                self._glance()
+                self._glance(GROSS)
             self.settled = self.settled or len(self.staying) == 1
         leader, standings = self.leader, []
         for i, own in enumerate(self.logs):
