@@ -8,7 +8,7 @@ import pytest
 from tunewright.engine.decide import decide, noted
 from tunewright.measure import race
 from tunewright.measure.race import Terms
-from tunewright.measure.stats import paired
+from tunewright.measure.stats import SURE, _student, paired
 from tunewright.model import wire
 from tunewright.model.decision import Problem
 from tunewright.model.trial import Timing, Trial
@@ -272,3 +272,8 @@ def test_close_ones_are_not_judged_before_the_span_is_over() -> None:
     began = time.monotonic()
     race.run(on_a_clock([1e-3, 1.5e-3], quiet, rng), Terms(span=5))
     assert time.monotonic() - began < 1  # a clear winner need not wait
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(4, 2.776), (10, 2.228), (30, 2.042)])
+def test_few_pairs_widen_an_interval_as_student_found(freedom, quantile) -> None:
+    assert _student(freedom, SURE) == pytest.approx(quantile, rel=0.01)
