@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -26,6 +26,7 @@ from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
 from tunewright.remarks import Remarks
 from tunewright.settings import Mode, Settings
+from tunewright.spaces.config import Config
 from tunewright.stores.layers import Layers
 from tunewright.stores.memory import MemoryStore
 
@@ -157,7 +158,9 @@ class Session:
             search(problem, strategy, attempt, pool=pool, budget=budget, journal=journal)
             broken, raced = self._race(verdict, attempt, journal.elapsed())
             decision = (
-                verdict.stands("the race of the finalists broke off") if broken else verdict.decide(raced, program)
+                verdict.stands("the race of the finalists broke off")
+                if broken
+                else verdict.decide(raced, program and self._announced(program))
             )
         except KeyboardInterrupt as stop:
             interrupted = stop
@@ -171,6 +174,15 @@ class Session:
         if interrupted:
             raise interrupted
         return decision
+
+    def _announced(self, program: Program) -> Program:
+        """The program, said to be raced before it is."""
+
+        def announced(configs: Sequence[Config]) -> Race:
+            self.emit(Final(len(configs), program=True))
+            return program(configs)
+
+        return announced
 
     def _race(self, verdict: Verdict, attempt: Attempt, elapsed: float) -> tuple[bool, Raced | None]:
         """Whether the race of the finalists broke off; who ran and how, if there was anything to race."""

@@ -199,16 +199,22 @@ def _found(place: str, name: str, modules: dict[str, dict[str, Any]]) -> Any:
 
 def config_of(kernel: Tuned, typed: str) -> Config:
     """The config typed as VW=8,MR=4; what is not said is as in the default, or else first."""
-    pairs = [part.partition("=") for part in re.split(r"[,\s]+", typed.strip())]
+    # Values may hold blanks, as compiler flags do, if commas part them.
+    pairs = [part.strip().partition("=") for part in re.split("," if "," in typed else r"\s+", typed.strip())]
     if not all(name and equals for name, equals, _ in pairs):
         raise click.UsageError(f"cannot read the config {typed!r}; write VW=8,MR=4, or default, or decided")
-    given, space, default = {name: text for name, _, text in pairs}, kernel.space, dict(kernel.default)
+    given, space, default = {name: text for name, _, text in pairs}, kernel.offered, dict(kernel.default)
     chosen = given.get(VARIANT, default.get(VARIANT))
     own = [knob for variant in space.variants if variant.name == chosen for knob in variant.knobs]
     offered = {knob.name: knob.values for knob in (*space.knobs, *own)}
     if chosen != default.get(VARIANT):
         default = {knob.name: knob.values[0] for knob in own} | {knob.name: default[knob.name] for knob in space.knobs}
-    return space.require(default | {name: _value(offered.get(name, ()), text) for name, text in given.items()})
+    config = space.require(default | {name: _value(offered.get(name, ()), text) for name, text in given.items()})
+    if config not in kernel.space:
+        raise click.UsageError(
+            f"{typed} changes numerics, and is left out; allow it in the declaration: @tune(numerics=...)"
+        )
+    return config
 
 
 def _value(offered: Sequence[Value], text: str) -> Value:

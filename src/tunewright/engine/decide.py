@@ -61,7 +61,7 @@ class Verdict:
         """What stood before, because something new could not be judged."""
         stood = (self.incumbent, self.problem.default)
         safe = [trial for trial in self.trials if not trial.works or trial.config in stood]
-        return noted(decide(self.problem, safe, self.incumbent), f"{why}, so nothing new is chosen")
+        return noted(decide(self.problem, safe, self.incumbent), notes=(f"{why}, so nothing new is chosen",))
 
     def decide(self, raced: Raced | None = None, program: Program | None = None) -> Decision:
         """The decision, by the race if there was one; a winner that makes the whole program slower is refused."""
@@ -120,10 +120,10 @@ def decide(
     return Decision(problem.key, chosen, _evidence(problem, trials, field, chosen, notes))
 
 
-def noted(decision: Decision, *notes: str, **more: Any) -> Decision:
+def noted(decision: Decision, *also: str, **more: Any) -> Decision:
     """The decision with more to say."""
     assert decision.evidence is not None
-    evidence = msgspec.structs.replace(decision.evidence, notes=(*decision.evidence.notes, *notes), **more)
+    evidence = msgspec.structs.replace(decision.evidence, **{"notes": (*decision.evidence.notes, *also), **more})
     return msgspec.structs.replace(decision, evidence=evidence)
 
 

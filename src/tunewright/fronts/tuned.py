@@ -232,6 +232,8 @@ class Tuned:
             recipe = msgspec.structs.replace(recipe, case=number, weight=case.weight)
             self._compare(recipe, args) if maker else None
             made.append(recipe)
+        if self.declared.cases and not made:
+            log.warning("%s: no declared case is like a call with %s, which is tuned for itself", self.name, dims)
         return tuple(made) or (self.inputs_like(args),)
 
     def make(self, inputs: Inputs) -> Sequence[Any]:

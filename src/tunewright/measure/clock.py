@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from resource import RUSAGE_THREAD, getrusage
 from time import perf_counter, perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any
@@ -58,7 +58,8 @@ class HostTimer:
         self.clock = "thread" if threads == 1 else "wall"
         self._call = call
         self._probing = threads == 1
-        self._waited = 0
+        self._seen: dict[str, float] = {}
+        self._launches = self._given_up = self._waited = 0
 
     def __call__(self, count: int) -> float:
         if self._probing:
@@ -74,24 +75,27 @@ class HostTimer:
         self.clock, self._probing = clock, False
 
     def _probed(self, count: int) -> float:
-        """The same by all clocks at once, until a sample is long enough to choose one.
+        """The same by all clocks at once, until there is enough to choose one.
 
-        A launch that waits gives up its processor each time, and is away for longer than it computes a little; that
-        it does must be seen twice, since once may be chance.
+        A launch that waits gives up its processor each time, and takes longer than it computes; that it does must be
+        seen twice, since once may be chance.
         """
-        before = getrusage(RUSAGE_THREAD)
+        before = getrusage(RUSAGE_THREAD).ru_nvcsw
         start = {name: now() for name, now in CLOCKS.items()}
         for _ in range(count):
             self._call()
         took = {name: (now() - start[name]) * 1e-9 for name, now in CLOCKS.items()}
-        after = getrusage(RUSAGE_THREAD)
-        gave_up = after.ru_nvcsw - before.ru_nvcsw
-        waits = gave_up >= max(1, count // 2) and gave_up > after.ru_nivcsw - before.ru_nivcsw
-        waited = waits and took["wall"] > 1.1 * took["cpu"] + SLACK
-        hidden = took["cpu"] > 1.1 * took["thread"] + SLACK
-        self.clock = "wall" if waited else "cpu" if hidden else "thread"
-        self._waited = self._waited + 1 if waited else 0
-        self._probing = self._waited == 1 or (not waited and took["wall"] < LONG_ENOUGH / 2)
+        self._seen = {name: self._seen.get(name, 0.0) + seconds for name, seconds in took.items()}
+        self._launches += count
+        self._given_up += getrusage(RUSAGE_THREAD).ru_nvcsw - before
+        seen, often = self._seen, self._given_up >= max(1, self._launches // 2)
+        waits = often and seen["wall"] > 1.1 * seen["cpu"] + SLACK
+        hidden = seen["cpu"] > 1.1 * seen["thread"] + SLACK
+        self.clock = "wall" if waits else "cpu" if hidden else "thread"
+        if seen["wall"] >= LONG_ENOUGH:
+            self._waited = self._waited + 1 if waits else 0
+            self._probing = self._waited == 1
+            self._seen, self._launches, self._given_up = {}, 0, 0
         return took[self.clock]
 
     def flush(self, *, whole: bool) -> None:
@@ -112,7 +116,8 @@ def visitor(timer: Timer, restore: Restore | None, regime: Regime = Regime.HOT) 
     """
     count, each = _calibrated(timer, restore)
     if regime is Regime.HOT:
-        skipped = 0 if each >= LONG else 1
+        # Bursts of one kernel differ in length by chance; what warms up must not count more in the shorter ones.
+        skipped = 0 if each >= LONG else max(1, count // 4)
 
         def burst() -> float:
             if skipped:  # another candidate ran before it
@@ -178,15 +183,21 @@ def _sample(timer: Timer, restore: Restore | None, count: int) -> float:
 
 def _calibrated(timer: Timer, restore: Restore | None) -> tuple[int, float]:
     """How many launches make a sample long enough for the clock, and about how long each takes."""
-    count = 1
+    count, each, whole, sure = 1, inf, inf, False
     while True:
         began = perf_counter()
         read = _sample(timer, restore, count) * count
+        spent = perf_counter() - began
+        each = min(each, read / count) if isfinite(read) and read > 0 else each
+        whole = min(
+            whole, spent / count
+        )  # with what is put back in between, which takes its time though none counts it
         # A kernel that waits costs no CPU time, but it costs ours.
-        took = max(read if isfinite(read) else 0.0, perf_counter() - began)
-        if took >= LONG_ENOUGH / 8 or count >= MOST_AT_ONCE:
-            each = (read if isfinite(read) and read > 0 else took) / count
+        if max(read if isfinite(read) else 0.0, spent) < LONG_ENOUGH / 8 and count < MOST_AT_ONCE:
+            count *= 4
+        elif sure or spent >= LONG_ENOUGH:
+            each = each if isfinite(each) else whole
             wanted = min(max(1, ceil(LONG_ENOUGH / each)), MOST_AT_ONCE)
-            # What is put back in between takes its time too, though no clock counts it.
-            return min(wanted, max(1, int(LONG * count / (perf_counter() - began)))) if restore else wanted, each
-        count *= 4
+            return min(wanted, max(1, int(LONG / whole))) if restore else wanted, each
+        else:
+            sure = True  # it may have been a hiccup: once more

@@ -29,9 +29,10 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Final(msgspec.Struct, frozen=True):
-    """The search is over, and its finalists are about to be raced."""
+    """The search is over, and its finalists are about to be raced, or the whole program with what won and without."""
 
     finalists: int
+    program: bool = False
 
 
 class Decided(msgspec.Struct, frozen=True):

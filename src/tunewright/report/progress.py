@@ -108,6 +108,12 @@ def verdict(decision: Decision) -> str:
     return " · ".join(parts + list(evidence.notes))
 
 
+def _racing(event: Final) -> str:
+    if event.program:
+        return "racing the whole program with the winner against the same without it, two minutes at most"
+    return f"racing {words.counted(event.finalists, 'finalist')} against each other, the default among them"
+
+
 class Progress:
     """A listener that draws on a terminal, and stays silent elsewhere unless asked to speak."""
 
@@ -129,7 +135,7 @@ class Progress:
             if self._live is None and self._standing is not None:
                 self._say(self._standing.line())
             self.stop()
-            self._say(f"racing {words.counted(event.finalists, 'finalist')} against each other, the default among them")
+            self._say(_racing(event))
         elif isinstance(event, Decided):
             self.stop()
             self._say(f"decided  {verdict(event.decision)}" + ("" if event.kept else " · not kept"))
