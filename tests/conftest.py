@@ -1,8 +1,13 @@
 """Every test has a cache and a process-wide session of its own."""
 
+import signal
+
 import pytest
 
 from tunewright import session
+
+# A job in the background ignores Ctrl-C, and so would every program the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
