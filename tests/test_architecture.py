@@ -57,7 +57,7 @@ def test_a_tuning_run_goes_from_top_to_bottom_as_drawn() -> None:
     # All configs are the same, so that there are always finalists to race.
     tuned = tw.tune(tw.Space(tw.Knob("step", range(12))), session=tw.Session(pool="serial"))(triple)
     rooms = crossed(lambda: tuned(np.ones(3)))
-    values = ("model.", "spaces.", "settings", "report.", "remarks")
+    values = ("model.", "spaces.", "cases.case", "settings", "report.", "remarks")
     assert [room for room in rooms if not room.startswith(values)] == TUNING
 
 

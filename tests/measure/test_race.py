@@ -7,7 +7,7 @@ import pytest
 
 from tunewright.engine.decide import decide, noted
 from tunewright.measure import race
-from tunewright.measure.race import Terms
+from tunewright.measure.race import Stopped, Terms
 from tunewright.measure.stats import SURE, _student, paired
 from tunewright.model import wire
 from tunewright.model.decision import Problem
@@ -246,14 +246,24 @@ def test_the_resolution_is_what_could_have_been_told() -> None:
     assert race.run(on_a_clock([1e-3, 5e-3], quiet, rng)).resolution is None
 
 
-def test_whoever_watches_may_stop_it() -> None:
-    rng, seen = np.random.default_rng(0), []
-    found = race.run(
-        on_a_clock([1e-3, 1e-3], two_modes, rng), after=lambda number, left: seen.append(left) or number > 3
-    )
-    assert seen == [2] * 4
-    assert len(found.standings[0].samples) == 4
+def test_a_visit_may_stop_the_race_and_what_it_showed_stays() -> None:
+    rng, seen, visits = np.random.default_rng(0), [], on_a_clock([1e-3, 1e-3], two_modes, np.random.default_rng(0))
+
+    def stopping():
+        if rng.random() < 0.1:
+            raise Stopped("enough")
+        return visits[1]()
+
+    found = race.run([visits[0], stopping], after=lambda number, left: seen.append((number, left)))
+    assert seen == [(number, 2) for number in range(1, len(seen) + 1)]
+    assert [len(standing.samples) for standing in found.standings] == [len(seen)] * 2
     assert not found.settled
+
+    def at_once():
+        raise Stopped("not even one round")
+
+    with pytest.raises(Stopped):
+        race.run([visits[0], at_once])
 
 
 def test_gross_losers_may_be_given_more_rounds() -> None:

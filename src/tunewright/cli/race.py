@@ -22,7 +22,7 @@ from tunewright.errors import NoDecision
 from tunewright.measure import race as racing
 from tunewright.measure.attempt import WALL_ROUNDS
 from tunewright.measure.clock import Visit
-from tunewright.measure.race import Race, Standing, Terms
+from tunewright.measure.race import Race, Standing, Stopped, Terms
 from tunewright.report import raceplot, words
 from tunewright.report.raceplot import bounded, order
 from tunewright.spaces.config import Config
@@ -107,57 +107,32 @@ def race(contestants: tuple[str, ...], target: str | None, plot: Path | None, as
 
 
 def _of_programs(contestants: Sequence[str], terms: Terms) -> _Ran:
-    """Commands and functions, raced here."""
+    """Commands and functions, raced here; Ctrl-C ends the race, with what it has shown."""
     parsed, names, visits = programs(contestants), shortened(contestants), []
     terms = msgspec.structs.replace(terms, gross=WALL_ROUNDS, span=terms.seconds / 5)
+    interrupted: list[KeyboardInterrupt] = []
+
+    def stopping(visit: Visit) -> float:
+        try:
+            return visit()
+        except KeyboardInterrupt as stop:
+            interrupted.append(stop)
+            raise Stopped("interrupted") from stop
+
     with _Bar(terms) as bar:
         for name, program in zip(names, parsed, strict=True):
             bar.say(f"first run of {name}, which does not count")
-            visits.append(program.ready())
+            visits.append(partial(stopping, program.ready()))
         clock = one_clock(parsed)
-        tape = _Tape(visits, terms, bar)
-        raced = tape.run()
-    return _Ran(contestants, names, msgspec.structs.replace(raced, clock=clock), tape.interrupted)
-
-
-class _Tape:
-    """Visits that are written down, so that a race that is interrupted can be run again up to there."""
-
-    def __init__(self, visits: Sequence[Visit], terms: Terms, bar: _Bar) -> None:
-        self.terms, self.bar, self.interrupted = terms, bar, False
-        self._samples: list[list[float]] = [[] for _ in visits]
-        self._visits = [partial(self._noted, visit, own) for visit, own in zip(visits, self._samples, strict=True)]
-
-    def run(self) -> Race:
-        """The race; if Ctrl-C ends it, as far as it went."""
         try:
-            return racing.run(self._visits, self.terms, kept=_compared(len(self._visits)))
-        except KeyboardInterrupt:
-            self.interrupted, rounds = True, max(map(len, self._samples))
-            if (raced := self._again(rounds) or self._again(rounds - 1)) is None:
-                raise
-            return raced
-
-    def _noted(self, visit: Visit, own: list[float]) -> float:
-        own.append(visit())
-        longest = max(map(len, self._samples))
-        self.bar.show(longest, sum(len(samples) >= longest - 1 for samples in self._samples))
-        return own[-1]
-
-    def _again(self, rounds: int) -> Race | None:
-        """The race of that many rounds as it was, by its samples; None if the last of them was not finished."""
-        if rounds < 1:
-            return None
-        played = [partial(next, iter(own)) for own in self._samples]
-        try:
-            terms = msgspec.structs.replace(self.terms, rounds=rounds, seconds=inf)
-            return racing.run(played, terms, kept=_compared(len(played)))
-        except StopIteration:
-            return None
+            raced = racing.run(visits, terms, kept=_compared(len(visits)), after=bar.show)
+        except Stopped:
+            raise interrupted[0] from None
+    return _Ran(contestants, names, msgspec.structs.replace(raced, clock=clock), bool(interrupted))
 
 
 class _Bar:
-    """A line on a terminal while a race runs, drawn between visits: drawing takes time, and that must not count."""
+    """A line on a terminal while a race runs, drawn between rounds: drawing takes time, and that must not count."""
 
     def __init__(self, terms: Terms) -> None:
         from rich.console import Console  # noqa: PLC0415 - only where someone races

@@ -61,7 +61,12 @@ class Verdict:
         """What stood before, because something new could not be judged."""
         stood = (self.incumbent, self.problem.default)
         safe = [trial for trial in self.trials if not trial.works or trial.config in stood]
-        return noted(decide(self.problem, safe, self.incumbent), notes=(f"{why}, so nothing new is chosen",))
+        decision = decide(self.problem, safe, self.incumbent)
+        return self._counted(noted(decision, notes=(f"{why}, so nothing new is chosen",)))
+
+    def _counted(self, decision: Decision) -> Decision:
+        """The decision with all that was tried, also what did not count."""
+        return noted(decision, trials=len(self._journal.trials))
 
     def decide(self, raced: Raced | None = None, program: Program | None = None) -> Decision:
         """The decision, by the race if there was one; a winner that makes the whole program slower is refused."""
@@ -75,7 +80,7 @@ class Verdict:
                 decision = refused(self.problem, trials, raced, stood, decision)
         if left := len(self._journal.trials) - len(trials):
             decision = noted(decision, f"{left} configs were left out: their results differ, bit for bit")
-        return decision
+        return self._counted(decision)
 
 
 def alike(problem: Problem, trials: Sequence[Trial], incumbent: Config | None = None) -> list[Trial]:

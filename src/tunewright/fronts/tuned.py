@@ -14,13 +14,14 @@ import msgspec
 
 from tunewright.backends.host import digest, source_of
 from tunewright.backends.python import Python
+from tunewright.cases.case import Case
 from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
+from tunewright.engine.decide import Program
 from tunewright.errors import SignatureError, SpaceError
 from tunewright.fronts.buckets import Buckets
 from tunewright.fronts.call import cached_call
 from tunewright.fronts.declaration import Declaration
-from tunewright.fronts.program import whole
 from tunewright.measure.attempt import Bench, Check, Manner
 from tunewright.measure.clock import Regime
 from tunewright.model.decision import Decision, Problem
@@ -191,7 +192,11 @@ class Tuned:
         return decision
 
     def _tuned(self, problem: Problem, args: Sequence[Any], budget: Budget | None, *, fresh: bool = False) -> Decision:
-        program = whole(self, problem.key) if self.declared.program else None
+        program: Program | None = None
+        if self.declared.program:
+            from tunewright.fronts.program import whole  # noqa: PLC0415 - processes, only where there is a program
+
+            program = whole(self, problem.key)
         attempt = self.attempt(self.cases_like(args))
         return self.session.tune(problem, attempt, budget=budget, fresh=fresh, program=program)
 
@@ -217,45 +222,35 @@ class Tuned:
 
     def cases_like(self, args: Sequence[Any]) -> tuple[Inputs, ...]:
         """Recipes for what the decision about a call with `args` serves: the declared cases in its bucket, if any."""
-        dims, made = Signature.of(self.parameters, args, self.buckets).dims, []
-        for number, case in enumerate(self.declared.cases):
-            sizes = dims | case.sizes
-            if any(self.buckets(name, size) != dims.get(name, size) for name, size in sizes.items()):
-                continue
-            maker = case.inputs or self.declared.inputs
-            wanted = inspect.signature(maker).parameters if maker else ()
-            recipe = (
-                Inputs(dims={name: sizes[name] for name in wanted if name in sizes})
-                if maker
-                else Inputs.like(self.parameters, args, sizes)
-            )
-            recipe = msgspec.structs.replace(recipe, case=number, weight=case.weight)
-            self._compare(recipe, args) if maker else None
-            made.append(recipe)
-        if self.declared.cases and not made:
+        dims, said = Signature.of(self.parameters, args, self.buckets).dims, self.declared.cases
+        served = [
+            number
+            for number, case in enumerate(said)
+            if all(self.buckets(name, size) == dims.get(name) for name, size in case.sizes.items())
+        ]
+        if said and not served:
             log.warning("%s: no declared case is like a call with %s, which is tuned for itself", self.name, dims)
-        return tuple(made) or (self.inputs_like(args),)
+        return tuple(self._recipe(args, dims, number) for number in served or [-1])
+
+    def _recipe(self, args: Sequence[Any], dims: Mapping[str, int], number: int) -> Inputs:
+        """A recipe for the case of that number (-1: none in particular), at its bucket's size where it has none."""
+        case = self.declared.cases[number] if number >= 0 else Case()
+        sizes, maker = {**dims, **case.sizes}, case.inputs or self.declared.inputs
+        if maker is None:
+            recipe = Inputs.like(self.parameters, args, sizes)
+            return msgspec.structs.replace(recipe, case=number, weight=case.weight)
+        wanted = {name: sizes[name] for name in inspect.signature(maker).parameters if name in sizes}
+        recipe = Inputs(dims=wanted, case=number, weight=case.weight)
+        made = Signature.of(self.parameters, list(self.make(recipe)), self.buckets)
+        if made != (asked := Signature.of(self.parameters, args, self.buckets)):
+            log.warning("%s is tuned on what `inputs` makes (%s), though called with (%s)", self.name, made, asked)
+        return recipe
 
     def make(self, inputs: Inputs) -> Sequence[Any]:
         """Arguments by a recipe."""
         own = self.declared.cases[inputs.case].inputs if inputs.case >= 0 else None
         maker = own or self.declared.inputs
         return maker(**inputs.dims) if maker else inputs.make()
-
-    def inputs_like(self, args: Sequence[Any]) -> Inputs:
-        """A recipe for arguments like `args`, at the size of their bucket."""
-        dims = Signature.of(self.parameters, args, self.buckets).dims
-        if self.declared.inputs is not None:
-            recipe = Inputs(dims={name: dims[name] for name in self.dims if name in dims})
-            self._compare(recipe, args)
-            return recipe
-        return Inputs.like(self.parameters, args, dims)
-
-    def _compare(self, recipe: Inputs, args: Sequence[Any]) -> None:
-        """Warn if what `inputs` makes is another problem than the call."""
-        made = Signature.of(self.parameters, list(self.make(recipe)), self.buckets)
-        if made != (asked := Signature.of(self.parameters, args, self.buckets)):
-            log.warning("%s is tuned on what `inputs` makes (%s), though called with (%s)", self.name, made, asked)
 
     def example(self, sizes: Mapping[str, int]) -> list[Any]:
         """Arguments of named sizes, as the command line needs them."""

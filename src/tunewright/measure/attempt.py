@@ -82,6 +82,11 @@ class Bench(msgspec.Struct, dict=True):
             raise BackendError(f"making the arguments raised {type(error).__name__}: {error}") from error
         return [Exam(self.kernel.parameters, args, self.check.tolerance, inputs.weight) for inputs, args in made]
 
+    @cached_property
+    def pacers(self) -> dict[Config, Pacer]:
+        """The best so far, made ready in this process, by its config."""
+        return {}
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays together."""
@@ -181,18 +186,21 @@ class Bench(msgspec.Struct, dict=True):
             while len(samples) < 3 or (len(samples) < FEW.rounds and time.perf_counter() - began < FEW.seconds):
                 samples.append(visit())
             return Timing(tuple(samples), alike(timers))
+        usual = [timer.clock for timer in pace[1]]
         clock = alike([*timers, *pace[1]])
         run = race.run([pace[0], visit], _fair(FEW, clock))
+        if usual != [timer.clock for timer in pace[1]]:
+            self.pacers.clear()  # it took this candidate's clock; the next may not need that
         return Timing(run.standings[1].samples, clock, run.ratio(1, 0)[0], rival.seconds)
 
     def _pacer(self, rival: Rival | None) -> Pacer | None:
         """The rival, built; what was made ready for it before is kept while it stays the rival."""
         if rival is None:
             return None
-        kept: Pacer | None = self.__dict__.get("pacer")
-        if kept is None or kept.config != rival.config:
-            self.__dict__["pacer"] = kept = Pacer(rival.config, self._built(rival.config))
-        return kept
+        if rival.config not in self.pacers:
+            self.pacers.clear()
+            self.pacers[rival.config] = Pacer(rival.config, self._built(rival.config))
+        return self.pacers[rival.config]
 
     def _pace(self, pacer: Pacer) -> tuple[Visit, list[Timer]] | None:
         """Visits to the rival and their timers; None if it fails here, which is not the candidate's fault."""

@@ -41,7 +41,7 @@ Visit = Callable[[], float]
 class Regime(StrEnum):
     """In what state of the caches a kernel is timed; the fastest config differs between them."""
 
-    HOT = "hot"  # again and again: bursts, the first launch of each discarded
+    HOT = "hot"  # again and again: bursts, the beginning of each discarded
     CONTEXT = "context"  # single launches, other work in between
     COLD = "cold"  # single launches, caches flushed before each
 

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tunewright.errors import TunewrightError
 from tunewright.measure.clock import Visit
 from tunewright.measure.stats import SURE, UNKNOWN, paired
 from tunewright.model.conditions import Conditions
@@ -30,6 +31,10 @@ TIE = 1.5
 
 RECEIPT = 12
 """Rounds that a candidate runs whom others are compared with, so that the gain over it is known with an interval."""
+
+
+class Stopped(TunewrightError):
+    """Raised by a visit to end a race: what it has shown by then is its result."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -106,7 +111,7 @@ def run(
     terms: Terms | None = None,
     *,
     kept: Collection[int] = (),
-    after: Callable[[int, int], bool | None] | None = None,
+    after: Callable[[int, int], None] | None = None,
 ) -> Race:
     """Race candidates against each other, each round in a new random order.
 
@@ -117,7 +122,7 @@ def run(
     terms is over, and rounds until then are spread over it.
 
     Those `kept` are there to be compared with, and run at least twelve rounds. `after` is told the number of each
-    round and how many are left; what it returns says whether to stop there.
+    round and how many are left.
     """
     field = _Field(len(visits), terms or Terms(), kept)
     rng, began = np.random.default_rng(field.terms.seed), time.monotonic()
@@ -126,10 +131,15 @@ def run(
         for i in rng.permutation(field.staying):
             if field.round and time.monotonic() - began > field.terms.seconds:
                 return field.result()  # a round that not everyone ran compares nobody
-            fresh[int(i)] = float(np.log(visits[i]()))
+            try:
+                fresh[int(i)] = float(np.log(visits[i]()))
+            except Stopped:
+                if not field.round:
+                    raise
+                return field.result()
         field.add(fresh, time.monotonic() - began)
-        if after and after(field.round, len(field.staying)):
-            break
+        if after:
+            after(field.round, len(field.staying))
         if field.hurried and not field.over:
             time.sleep(field.terms.span / SPREAD)
     return field.result()
