@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import isfinite
 from statistics import median
 from typing import Any
 
@@ -109,7 +110,7 @@ class Report:
         judged = [(goal, goal.met(value), value) for goal, value in found if value is not None]
         if as_json:
             verdicts = {goal.figure: {"goal": f"{goal.sign} {goal.bound}", "met": met} for goal, met, _ in judged}
-            print(json.dumps(self.figures | {"goals": verdicts, "wrong": self.wrong}))
+            print(json.dumps(finite(self.figures | {"goals": verdicts, "wrong": self.wrong})))
         else:
             print("\n".join(self.lines))
             for goal, met, value in judged:
@@ -118,6 +119,15 @@ class Report:
         for mistake in self.wrong:
             print(f"WRONG: {mistake}", file=sys.stderr)
         return 1 if self.wrong else 0
+
+
+def finite(value: Any) -> Any:
+    """A value for JSON, which has no infinity: null, as what was never reached."""
+    if isinstance(value, dict):
+        return {name: finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def parser(doc: str) -> argparse.ArgumentParser:

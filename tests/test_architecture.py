@@ -47,7 +47,8 @@ def triple(x: tw.In("N"), *, step: int):
 TUNING = [
     "fronts.call", "fronts.tuned", "pools.loading", "fronts.buckets", "backends.python", "backends.host",
     "session", "stores.memory", "ports.plugins", "stores.sqlite", "stores.layers",
-    "cases.inputs", "engine.budget", "strategies.random", "pools.serial", "engine.journal", "engine.decide",
+    "cases.inputs", "fronts.seeds", "engine.budget", "pools.serial", "strategies.random", "engine.prior",
+    "engine.journal", "engine.stopping", "engine.decide",
     "engine.run", "measure.attempt", "cases.exam", "cases.arguments", "cases.judge",
     "measure.lease", "measure.clock", "measure.race", "measure.stats", "measure.quiet",
 ]  # fmt: skip
@@ -55,7 +56,8 @@ TUNING = [
 
 def test_a_tuning_run_goes_from_top_to_bottom_as_drawn() -> None:
     # All configs are the same, so that there are always finalists to race.
-    tuned = tw.tune(tw.Space(tw.Knob("step", range(12))), session=tw.Session(pool="serial"))(triple)
+    session = tw.Session(pool="serial", strategy="random")
+    tuned = tw.tune(tw.Space(tw.Knob("step", range(12))), session=session)(triple)
     rooms = crossed(lambda: tuned(np.ones(3)))
     values = ("model.", "spaces.", "cases.case", "settings", "report.", "remarks")
     assert [room for room in rooms if not room.startswith(values)] == TUNING
@@ -80,7 +82,7 @@ def test_a_fresh_process_with_a_warm_store_never_loads_a_strategy() -> None:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         for _ in range(2)
     ]
-    assert "strategies.random" in said[0]
+    assert "strategies.portfolio" in said[0]
     assert said[1].strip() == "[]"
 
 

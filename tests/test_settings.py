@@ -13,7 +13,7 @@ def test_python_over_environment_over_file_over_default(tmp_path) -> None:
     environ = {"TUNEWRIGHT_TRIALS": "20", "TUNEWRIGHT_SECONDS": "1.5"}
     settings = Settings.read(environ, tmp_path, trials=None, mode="strict")
     assert (settings.trials, settings.seed, settings.seconds, settings.mode) == (20, 3, 1.5, "strict")
-    assert settings.strategy == "random"
+    assert settings.strategy == "portfolio"
 
 
 def test_a_file_may_be_named(tmp_path) -> None:

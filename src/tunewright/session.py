@@ -11,10 +11,12 @@ import msgspec
 import numpy as np
 
 from tunewright.engine.budget import Budget
-from tunewright.engine.decide import Program, Raced, Verdict
+from tunewright.engine.decide import Program, Raced, Verdict, noted
 from tunewright.engine.journal import Journal
 from tunewright.engine.nearby import missing
-from tunewright.engine.run import search
+from tunewright.engine.prior import gathered, saving
+from tunewright.engine.run import Search, search
+from tunewright.engine.stopping import Stopping
 from tunewright.errors import NoDecision, NothingWorked, SpaceError, StoreError
 from tunewright.measure.attempt import Limits
 from tunewright.measure.race import Race, Terms
@@ -24,6 +26,7 @@ from tunewright.model.key import Key
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
+from tunewright.ports.strategy import Informed
 from tunewright.remarks import Remarks
 from tunewright.settings import Mode, Settings
 from tunewright.spaces.config import Config
@@ -143,19 +146,17 @@ class Session:
         """
         settings = self.settings
         budget = budget or self.budget()
-        strategy = plugins.load("strategies", settings.strategy)(problem.space, np.random.default_rng(settings.seed))
-        pool: Pool = plugins.load("pools", settings.pool)(settings.width)
         earlier = self.store.get(problem.key)
         incumbent = earlier.config if earlier is not None and earlier.config in problem.space else None
-        if incumbent is not None:
-            problem = msgspec.structs.replace(problem, seeds=(incumbent, *problem.seeds))
-        journal = Journal(self.store, problem, self.emit, fresh=fresh)
+        pool: Pool = plugins.load("pools", settings.pool)(settings.width)
+        plan = self._plan(problem, budget, incumbent, fresh=fresh)
+        problem, journal = plan.problem, plan.journal
         self.emit(Started(problem, settings.strategy, _at_most(problem, budget), budget.seconds, len(journal.known)))
         verdict = Verdict(problem, journal, incumbent, bitwise=settings.deterministic)
         interrupted: KeyboardInterrupt | None = None
         raced: Raced | None = None
         try:
-            search(problem, strategy, attempt, pool=pool, budget=budget, journal=journal)
+            search(plan, attempt, pool)
             broken, raced = self._race(verdict, attempt, journal.elapsed())
             decision = (
                 verdict.stands("the race of the finalists broke off")
@@ -170,10 +171,24 @@ class Session:
                 raise stop from None
         finally:
             pool.close()
+        decision = _foreseen(decision, plan)
         decision = self._publish(_signed_off(decision, settings, complete=interrupted is None), earlier)
         if interrupted:
             raise interrupted
         return decision
+
+    def _plan(self, problem: Problem, budget: Budget, incumbent: Config | None, *, fresh: bool) -> Search:
+        """A search of `problem`: what stood, seeds and neighbours' choices first, then what the strategy proposes."""
+        strategy = plugins.load("strategies", self.settings.strategy)(
+            problem.space, np.random.default_rng(self.settings.seed)
+        )
+        prior, neighbours = gathered(self.store, problem)
+        if isinstance(strategy, Informed):
+            strategy.inform(prior)
+        standing = () if incumbent is None else (incumbent,)
+        problem = msgspec.structs.replace(problem, seeds=(*standing, *problem.seeds, *neighbours))
+        journal = Journal(self.store, problem, self.emit, fresh=fresh)
+        return Search(problem, strategy, budget, Stopping(strategy, self.settings.worth), journal)
 
     def _announced(self, program: Program) -> Program:
         """The program, said to be raced before it is."""
@@ -223,6 +238,17 @@ class Session:
             log.warning(said, decision.key.kernel, 100 * (told or 0.0), 100 * wanted)
         self.emit(Decided(decision, kept))
         return decision
+
+
+def _foreseen(decision: Decision, plan: Search) -> Decision:
+    """The decision with what seeds saved, why the search ended, and how much faster a config may still be found."""
+    said = [note] if (note := saving(plan.problem.seeds, plan.journal.trials)) else []
+    outlook, tried = plan.stopping.last(), len(plan.journal.trials)
+    if plan.stopping.due:
+        said.append(
+            f"stopped after {tried} trials: as many again are expected to gain less than {plan.stopping.worth:.1%}"
+        )
+    return noted(decision, *said, remains=outlook and outlook.regret)
 
 
 def _complete(decision: Decision) -> bool:

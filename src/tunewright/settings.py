@@ -36,9 +36,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = Mode.TUNE
     store: str = ""  # a path, or a location such as sqlite:PATH; empty: store.sqlite in the cache
     cache: str = ""  # where artefacts, leases and the default store are kept; empty: ~/.cache/tunewright
-    strategy: str = "random"
+    strategy: str = "portfolio"
     trials: int = 200
     seconds: float = 0.0  # 0: no limit but the trials
+    worth: float = 0.01  # a search ends when as many trials again are expected to gain less; 0: only with its budget
     seed: int = 0
     pool: str = "process"  # serial: in this process, without isolation
     workers: int = 0  # 0: two, or one on a single core
@@ -51,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
             raise SettingsError(f"no mode {self.mode!r}; modes: {', '.join(Mode)}")
-        for name in ("trials", "workers", "seconds", "resolution"):
+        for name in ("trials", "workers", "seconds", "resolution", "worth"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it cannot be negative")
         for name in ("build_seconds", "run_seconds", "memory_mb"):

@@ -101,6 +101,21 @@ def test_a_search_is_drawn_and_recorded(here) -> None:
     assert len(Recording.read(here / "total.parquet").trials) == 7
 
 
+def test_explain_says_and_draws_which_knobs_mattered(here) -> None:
+    pytest.importorskip("sklearn")
+    (here / "wide.py").write_text(KERNEL.replace("[1, 2, 4, 8]", "[1, 2, 3, 4, 5, 6, 7, 8]"))
+    tunewright("tune", "wide.py:total", "--budget", "15", cwd=here)
+    said = tunewright("explain", "wide.py:total", "--knobs", "--plot", "knobs.svg", cwd=here).stdout
+    assert "which knobs mattered, from 15 trials" in said
+    assert "share of what mattered" in said
+    assert (here / "knobs.svg").stat().st_size > 5000
+    told = json.loads(tunewright("explain", "wide.py:total", "--knobs", "--json", cwd=here).stdout)["knobs"]
+    assert {one["knob"] for one in told["knobs"]} == {"step", "twice"}
+    nothing = tunewright("explain", "kernels.py:slow", "--knobs", "--plot", "knobs.svg", cwd=here, status=1)
+    assert "cannot be said" in nothing.stdout
+    assert "nothing to draw" in nothing.stderr
+
+
 def test_failures_are_listed_with_their_reasons(here, monkeypatch) -> None:
     monkeypatch.setenv("TUNEWRIGHT_RUN_SECONDS", "2")
     budget = ("--budget", "3", "--strategy", "exhaustive")
@@ -120,7 +135,7 @@ def test_failures_are_listed_with_their_reasons(here, monkeypatch) -> None:
         (("tune", "kernels.py:total", "--budget", "soon"), 2, "cannot read the budget"),
         (("tune", "kernels.py:total", "--shape", "1,2"), 2, "has 2 sizes"),
         (("tune", "kernels.py:total", "--shape", "x"), 2, "cannot read the shape"),
-        (("tune", "kernels.py:total", "--strategy", "nope"), 2, "installed: exhaustive, random"),
+        (("tune", "kernels.py:total", "--strategy", "nope"), 2, "installed: anneal, bayes"),
         (("show",), 1, "Tune a kernel: tunewright tune"),
         (("trials", "nope"), 1, "nothing is decided for 'nope'"),
         (("tune", "kernels.py:total", "--shape", "N=-4"), 2, "cannot be negative"),

@@ -1,5 +1,3 @@
-from collections import Counter
-
 import msgspec
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from tunewright.engine.decide import alike, decide
 from tunewright.errors import NothingWorked, SettingsError, StoreError
 from tunewright.measure.race import Terms, run
 from tunewright.model.decision import Problem
-from tunewright.model.event import Decided, Started, Tried
+from tunewright.model.event import Decided, Final, Started, Tried
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.stores.memory import MemoryStore
 from tunewright.testing.keys import KEY
@@ -201,16 +199,18 @@ def test_the_gain_is_that_of_the_race() -> None:
     assert decision.evidence.gain == pytest.approx(3.0)
 
 
-def test_a_finalist_that_fails_in_the_race_is_out_of_it(caplog) -> None:
-    calls = Counter()
+@pytest.mark.parametrize("launches", [1, 12])  # while the race is set up; in it
+def test_a_finalist_that_fails_in_the_race_is_out_of_it(launches, caplog) -> None:
+    own, racing = session(), []
+    own.listeners.append(lambda event: racing.append(event) if isinstance(event, Final) else None)
 
     def late(*, tile):
-        calls[tile] += 1
-        if tile == 8 and calls[tile] > 40:
-            raise RuntimeError("illegal access")
+        if tile == 8 and racing:
+            racing.append(tile)
+            if len(racing) > launches:
+                raise RuntimeError("illegal access")
         sum(range({8: 40_000, 4: 46_000}.get(tile, 80_000)))
 
-    own = session()
     decision = tune(SPACE, session=own, default={"tile": 1})(late).decide()
     assert decision.config == Config(tile=4)
     assert "tile=8 failed in the race: RuntimeError: illegal access" in caplog.text

@@ -241,7 +241,7 @@ def test_a_decision_by_hand() -> None:
         (lambda: make(buckets={"M": [1]}), SignatureError, "no argument has such a dimension"),
         (lambda: make()(np.ones((2, 2))), SignatureError, "declared as"),
         (lambda: make(lambda *args, step: 1), SignatureError, "name each argument"),
-        (lambda: make(session=session(strategy="nope"))(np.ones(2)), PluginError, "installed: exhaustive, random"),
+        (lambda: make(session=session(strategy="nope"))(np.ones(2)), PluginError, "installed: anneal, bayes"),
         (lambda: session(mode="fast"), SettingsError, "modes: tune, frozen, strict, off"),
         (lambda: session(trails=5), SettingsError, "no setting 'trails'"),
         (lambda: session(trials="many"), SettingsError, "must be a number"),

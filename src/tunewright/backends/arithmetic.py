@@ -22,17 +22,24 @@ def rule(text: str, reason: str | None = None) -> Rule:
     """A rule from an arithmetic expression over knobs; nothing else is accepted."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError) as error:
-        raise SpaceError(f"cannot read the rule {text!r}: {error}") from error
-    for node in ast.walk(tree):
-        if not isinstance(node, _ALLOWED):
-            raise SpaceError(f"a rule in text is plain arithmetic; {type(node).__name__} in {text!r} is not")
-    head = f"lambda {', '.join(sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}))}: "
-    # The expression is arithmetic on its own parameters and sees no builtins: data, not code.
-    scope = {"__builtins__": {}, "all_": _all, "any_": _any}
-    holds = eval(head + ast.unparse(tree), scope)  # noqa: S307
-    wide = eval(head + ast.unparse(ast.fix_missing_locations(_Wide().visit(tree))), scope)  # noqa: S307
+        for node in ast.walk(tree):
+            if not isinstance(node, _ALLOWED):
+                raise SpaceError(f"a rule in text is plain arithmetic; {type(node).__name__} in {text!r} is not")
+            if isinstance(node, ast.BinOp) and not (_numeric(node.left) and _numeric(node.right)):
+                raise SpaceError(f"a rule in text is plain arithmetic, so it computes with numbers alone: {text!r}")
+        head = f"lambda {', '.join(sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}))}: "
+        # The expression is arithmetic on its own parameters and sees no builtins: data, not code.
+        scope = {"__builtins__": {}, "all_": _all, "any_": _any}
+        holds = eval(head + ast.unparse(tree), scope)  # noqa: S307
+        wide = eval(head + ast.unparse(ast.fix_missing_locations(_Wide().visit(tree))), scope)  # noqa: S307
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise SpaceError(f"cannot read the rule {text[:200]!r}: {error}") from error
     return Rule(reason or text.strip(), holds, wide)
+
+
+def _numeric(node: ast.expr) -> bool:
+    """Not a text or a list: repeating one of those may take any amount of memory."""
+    return not isinstance(node, ast.Tuple | ast.List) and not isinstance(getattr(node, "value", 0), str)
 
 
 def _all(*parts: Any) -> Any:

@@ -18,7 +18,8 @@ from tunewright.model.signature import Reading, Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.ports.backend import Kernel, Launch
 from tunewright.spaces.config import Config
-from tunewright.spaces.rule import Knob, Rule
+from tunewright.spaces.listed import listed
+from tunewright.spaces.rule import Knob
 from tunewright.spaces.space import Space
 
 
@@ -34,6 +35,20 @@ class Recording:
     device: str
     space: Space
     trials: dict[Config, Trial]
+    constraints: tuple[str, ...] | None = None
+    """The rules as text, where text says them all; else the table stands for them."""
+
+    @classmethod
+    def told(
+        cls, kernel: str, device: str, knobs: Sequence[Knob], constraints: Sequence[str] | None, trials: Iterable[Trial]
+    ) -> Recording:
+        """A recording of what a file says; without constraints, the recorded configs alone are its space."""
+        kept = {trial.config: trial for trial in trials}
+        if constraints is None:
+            space = Space(*knobs, rules=[listed(knobs, kept, "this config was recorded")])
+            return cls(kernel, device, space, kept)
+        rules = [arithmetic.rule(text) for text in constraints]
+        return cls(kernel, device, Space(*knobs, rules=rules), kept, tuple(constraints))
 
     @classmethod
     def of(cls, key: Key, space: Space, trials: Iterable[Trial]) -> Recording:
@@ -47,16 +62,12 @@ class Recording:
         order = about["parameter_order"]
         table = _pyarrow().parquet.read_table(path).to_pydict()
         rows = [Config(dict(zip(order, row, strict=True))) for row in zip(*(table[n] for n in order), strict=True)]
-        trials = {config: _trial(config, table, i) for i, config in enumerate(rows)}
+        trials = [_trial(config, table, i) for i, config in enumerate(rows)]
         knobs = [Knob(name, about["parameters"][name]) for name in order]
-        if about.get("constraints") is None:
-            rules = [_only(order, rows)]
-        else:
-            rules = [arithmetic.rule(text) for text in about["constraints"]]
-        return cls(about["kernel"], about["device"], Space(*knobs, rules=rules), trials)
+        return cls.told(about["kernel"], about["device"], knobs, about.get("constraints"), trials)
 
     def write(self, path: Path) -> None:
-        """Keep the recording as `NAME.parquet` and `NAME.json`; rules are functions, so the table stands for them."""
+        """Keep the recording as `NAME.parquet` and `NAME.json`; for rules that are functions, the table stands."""
         if self.space.variants:
             raise SpaceError("a table has the same columns in every row; record a space with variants one at a time")
         arrow = _pyarrow()
@@ -71,7 +82,7 @@ class Recording:
             "device": self.device,
             "parameters": {knob.name: list(knob.values) for knob in self.space.knobs},
             "parameter_order": list(self.space.names),
-            "constraints": None,
+            "constraints": None if self.constraints is None else list(self.constraints),
             "rules": [rule.reason for rule in self.space.rules],
         }
         arrow.parquet.write_table(arrow.table(columns), path, compression="zstd")
@@ -159,14 +170,6 @@ def _trial(config: Config, table: dict[str, list[Any]], row: int) -> Trial:
 
 def _error(trial: Trial) -> str:
     return f"{trial.outcome.stage}: {trial.outcome.reason}" if isinstance(trial.outcome, Failure) else ""
-
-
-def _only(names: Sequence[str], rows: Iterable[Config]) -> Rule:
-    """A rule that holds for the recorded configs alone."""
-    recorded = {tuple(config[name] for name in names) for config in rows}
-    listed = ", ".join(names)
-    holds = eval(f"lambda {listed}: ({listed},) in recorded", {"recorded": recorded})  # noqa: S307 - knobs' names
-    return Rule("this config was recorded", holds)
 
 
 def _pyarrow() -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tunewright.backends.replay import Recording
-from tunewright.cli import output
+from tunewright.cli import knobs, output
 from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
 from tunewright.engine.nearby import Near, nearest
 from tunewright.errors import NoDecision
@@ -17,6 +17,7 @@ from tunewright.model.decision import Decision, Problem
 from tunewright.model.key import Key
 from tunewright.model.trial import Failure, Trial
 from tunewright.report import figures, words
+from tunewright.report.importance import Importances
 from tunewright.report.progress import verdict
 from tunewright.session import Session
 from tunewright.spaces.rule import Knob
@@ -90,15 +91,22 @@ def _one_key(session: Session, kernel: str | None, prefix: str) -> Key:
 
 @click.command()
 @click.argument("target")
+@click.option("--knobs", "by_knob", is_flag=True, help="Also say which knobs mattered in what was tried.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it knob by knob: .png, .svg, .html."
+)
 @shape_option
 @store_option
 @json_option
-def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bool) -> None:
+def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> None:
     """Say why the kernel TARGET (FILE.py:NAME) gets its config; if nothing is decided, which fields differ."""
     kernel = kernel_at(target)
     session = session_for(kernel, {"store": store})
-    answers = []
-    for sizes in sizes_of(kernel, shapes):
+    answers: list[dict[str, Any]] = []
+    wanted = list(sizes_of(kernel, shapes))
+    if options["plot"]:
+        knobs.for_one(len(wanted))
+    for sizes in wanted:
         problem = kernel.problem(kernel.example(sizes))
         decision = session.look_up(problem)
         near = [] if decision else nearest(session.store, problem.key)
@@ -114,6 +122,16 @@ def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bo
             sizes_said = ",".join(f"{name}={size}" for name, size in sizes.items())
             remedy = f"tunewright tune {target}" + (f" --shape {sizes_said}" if sizes_said else "")
             _explained(problem, decision, near, remedy)
+        tried = list(session.store.trials(problem.key)) if options["by_knob"] or options["plot"] else []
+        if options["by_knob"]:
+            found = Importances.of(tried)
+            answers[-1]["knobs"] = knobs.as_plain(found)
+            if not as_json:
+                knobs.tell(found)
+        if options["plot"]:
+            knobs.draw(options["plot"], problem.key, tried, decision)
+            if not as_json:
+                output.say(f"{options['plot']}: {words.counted(len(tried), 'trial')}, knob by knob")
     if as_json:
         output.as_json(answers[0] if len(answers) == 1 else answers)
 

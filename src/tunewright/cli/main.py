@@ -8,9 +8,11 @@ import sys
 import click
 
 from tunewright import __version__
+from tunewright.cli.importing import import_
 from tunewright.cli.look import explain, show, trials
 from tunewright.cli.quiet import quiet
 from tunewright.cli.race import race
+from tunewright.cli.replay import replay
 from tunewright.cli.space import space
 from tunewright.cli.tune import tune
 from tunewright.errors import NoDecision, NothingWorked, TunewrightError
@@ -32,8 +34,9 @@ def command(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
-for part in (tune, show, explain, trials, space, race, quiet):
+for part in (tune, show, explain, trials, space, race, quiet, replay):
     command.add_command(part)
+replay.add_command(import_)
 
 
 def main() -> None:

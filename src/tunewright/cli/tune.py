@@ -23,8 +23,9 @@ from tunewright.session import Session, open_store
 @click.argument("target")
 @shape_option
 @click.option("--budget", help="What a search may cost: 200 (trials), 60s, 5m, 1h, or both: 200,5m.")
-@click.option("--strategy", help="How to search: random, exhaustive, or the name of a plugin.")
+@click.option("--strategy", help="How to search: portfolio, random, exhaustive, ... or a plugin.")
 @click.option("--seed", type=int, help="The same seed proposes the same configs.")
+@click.option("--seeds", type=click.Path(exists=True, dir_okay=False), help="A JSON list of configs to try first.")
 @click.option("--workers", type=int, help="Processes that build and try configs; one at a time is timed.")
 @click.option("--program", help="The command the kernel is for: a winner that makes it slower is refused.")
 @click.option("--pool", help="Where attempts run: process (isolated) or serial (in this process).")
@@ -37,10 +38,10 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
 
     Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what was found.
     """
-    fresh, more, as_json, program = (options.pop(name) for name in ("fresh", "more", "as_json", "program"))
+    fresh, more, as_json = (options.pop(name) for name in ("fresh", "more", "as_json"))
     kernel = kernel_at(target)
-    if program:
-        kernel.declared = msgspec.structs.replace(kernel.declared, program=program)
+    said = {name: value for name in ("program", "seeds") if (value := options.pop(name))}
+    kernel.declared = msgspec.structs.replace(kernel.declared, **said)
     # A store object that a kernel brings may be anywhere, also in memory on purpose; one that is named must hold.
     named = kernel.declared.session is None or options["store"] is not None
     session = session_for(kernel, options, (Progress(speak=not as_json),))

@@ -47,12 +47,11 @@ class Journal:
         """Seconds since the search began."""
         return monotonic() - self._began
 
-    def replay(self, config: Config) -> Trial | None:
-        """The trial an earlier run made of `config`, if any."""
-        trial = self.known.get(config)
-        if trial is not None:
-            self._note(trial)
-            self._emit(Tried(trial, replayed=True))
+    def replay(self, config: Config) -> Trial:
+        """The trial an earlier run made of `config`, said again."""
+        trial = self.known[config]
+        self._note(trial)
+        self._emit(Tried(trial, replayed=True))
         return trial
 
     def _note(self, trial: Trial) -> None:

@@ -18,8 +18,13 @@ def nearest(store: Store, key: Key, count: int = 3) -> Near:
         stored = [decision for decision in store.decisions(key.kernel) if decision.key != key]
     except StoreError:
         return []
-    apart = [(decision, key.differences(decision.key)) for decision in stored]
-    return sorted(apart, key=lambda pair: (len(pair[1]), _distance(key, pair[0].key), pair[0].key.digest))[:count]
+    stored.sort(key=lambda decision: (*apart(key, decision.key), decision.key.digest))
+    return [(decision, key.differences(decision.key)) for decision in stored[:count]]
+
+
+def apart(one: Key, other: Key) -> tuple[int, float]:
+    """How far apart two keys are: in how many fields they differ, then by how much their sizes do."""
+    return len(one.differences(other)), _distance(one, other)
 
 
 def missing(store: Store, key: Key) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from tunewright.cases.case import Case, Maker
 from tunewright.errors import SignatureError
+from tunewright.fronts.seeds import Seeds
 from tunewright.measure.clock import Regime
 from tunewright.ports.backend import Backend
 from tunewright.session import Session
@@ -29,6 +30,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     - `shapes`: sizes worth tuning ahead of time, for the command line.
     - `buckets`: named dimensions to round up, so that tunings stay few: `{"M": "pow2", "N": [64, 512]}`. A config is
       verified at its bucket's size: the kernel itself must be right at every size in it.
+    - `seeds`: configs to try first: a list, a JSON file with one, or a function of the named sizes (a heuristic).
     - `threads`: how many threads the kernel uses; decides the clock, and is part of the key.
     - `regime`: how it will be called: "hot" (again and again), in "context" (between other work) or "cold"; part of
       the key, since the best config differs.
@@ -50,6 +52,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     cases: Sequence[Case] = ()
     shapes: Sequence[Mapping[str, int]] = ()
     buckets: Mapping[str, Sequence[int] | str] = {}
+    seeds: Seeds = ()
     threads: int = 1
     regime: Literal["hot", "context", "cold"] = "hot"
     program: Callable[[], Any] | str | None = None

@@ -22,6 +22,7 @@ from tunewright.errors import SignatureError, SpaceError
 from tunewright.fronts.buckets import Buckets
 from tunewright.fronts.call import cached_call
 from tunewright.fronts.declaration import Declaration
+from tunewright.fronts.seeds import seeds_of
 from tunewright.measure.attempt import Bench, Check, Manner
 from tunewright.measure.clock import Regime
 from tunewright.model.decision import Decision, Problem
@@ -198,6 +199,8 @@ class Tuned:
 
             program = whole(self, problem.key)
         attempt = self.attempt(self.cases_like(args))
+        seeds = seeds_of(self.declared.seeds, self.space, problem.key.signature.dims)
+        problem = msgspec.structs.replace(problem, seeds=seeds)
         return self.session.tune(problem, attempt, budget=budget, fresh=fresh, program=program)
 
     @contextmanager

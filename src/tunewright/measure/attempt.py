@@ -216,12 +216,14 @@ class Bench(msgspec.Struct, dict=True):
         artifacts = [self._built(config) for config in configs]
         with lease(self.manner.device):
             loaded = [[self.backend.load(self.kernel, one) for one in each] for each in artifacts]
-            visits, timers = zip(*(self._visit(launches) for launches in loaded), strict=True)
-            clock = alike([timer for own in timers for timer in own])
+            ready = {i: visit for i, launches in enumerate(loaded) if (visit := self._readied(configs[i], launches))}
+            if not ready:
+                return None
+            clock = alike([timer for _, timers in ready.values() for timer in timers])
             terms = _fair(terms, clock)
-            watch, fit = Watch(), list(range(len(configs)))
+            watch, fit = Watch(), list(ready)
             while fit:
-                runners = [_blamed(visits[i], i) for i in fit]
+                runners = [_blamed(ready[i][0], i) for i in fit]
                 try:
                     run = race.run(runners, terms, kept=[fit.index(i) for i in kept if i in fit])
                 except _Failed as failed:
@@ -232,6 +234,15 @@ class Bench(msgspec.Struct, dict=True):
                 run = race.among(run, fit, len(configs))
                 return msgspec.structs.replace(run, conditions=conditions, clock=clock)
         return None
+
+    def _readied(self, config: Config, launches: Sequence[Launch]) -> tuple[Visit, list[Timer]] | None:
+        """A visit to one that is to be raced; None if it fails before the start."""
+        try:
+            return self._visit(launches)
+        except Exception as error:  # noqa: BLE001 - it worked when it was tried; the others are still to be raced
+            said = f"{type(error).__name__}: {error}"
+            log.warning("%s: %s failed in the race: %s", self.kernel.name, config, said)
+            return None
 
 
 class Pacer:

@@ -64,7 +64,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     `over_default` is the gain over the default, from rounds in which both ran; `end_to_end` that of the whole program
     over what stood before. `resolution` is the smallest difference the race could tell, under these `conditions`.
     `ties` are configs that were not told from the chosen one. `fingerprint` is that of its results. `complete` is
-    False if the search was interrupted. `notes` are sentences for people, such as «no gain over the default».
+    False if the search was interrupted. `remains` is the strategy's own estimate of its regret: by which fraction the
+    best config there is may be faster. `notes` are sentences for people, such as «no gain over the default».
     """
 
     seconds: float
@@ -86,6 +87,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     resolution: float | None = None
     conditions: Conditions | None = None
     fingerprint: str = ""
+    remains: float | None = None
 
     @property
     def gain(self) -> float | None:

@@ -17,8 +17,13 @@ def load(port: str, name: str) -> Any:
     try:
         return found[name].load()
     except ImportError as error:
-        package = (error.name or str(error)).partition(".")[0]
-        raise PluginError(
-            f"{name!r} ({port}) needs the package {package!r}, which is not installed; "
-            f"try: pip install 'tunewright[{name}]'"
-        ) from error
+        raise missing(port, name, error) from error
+
+
+def missing(port: str, name: str, error: ImportError) -> PluginError:
+    """What to raise where the plugin `name` lacks a package it needs; for plugins that import it when they are made."""
+    package = (error.name or str(error)).partition(".")[0]
+    return PluginError(
+        f"{name!r} ({port}) needs the package {package!r}, which is not installed; "
+        f"try: pip install 'tunewright[{name}]'"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -22,6 +22,9 @@ Axes = tuple[str | None, str | None]
 BLUE, ORANGE, GREY, RED = "#2563eb", "#ea580c", "#9ca3af", "#dc2626"
 SCALE = "viridis_r"
 UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+LONG = 12
+"""Letters of a value that are written along an axis."""
+
 HEAT_TITLE = "Best time by two knobs, the others free (outlined: decided, ×: all failed)"
 
 
@@ -64,12 +67,12 @@ class HeatMap:
     @classmethod
     def of(cls, trials: Sequence[Trial], axes: Axes, decision: Decision | None, unit: str) -> HeatMap | None:
         """From a journal; None if fewer than two knobs were varied."""
-        varied = _varied(trials)
+        values = varied(trials)
         names = list(axes)
         for name in names:
-            if name is not None and name not in varied:
-                raise SettingsError(f"no knob {name!r} was varied; these were: {', '.join(varied)}")
-        rest = [name for name in _by_influence(trials, varied) if name not in names]
+            if name is not None and name not in values:
+                raise SettingsError(f"no knob {name!r} was varied; these were: {', '.join(values)}")
+        rest = [name for name in by_influence(trials, values) if name not in names]
         x = names[0] or (rest.pop(0) if rest else None)
         y = names[1] or (rest.pop(0) if rest else None)
         if x is None or y is None:
@@ -79,7 +82,7 @@ class HeatMap:
             if x in trial.config and y in trial.config:
                 place = trial.config[x], trial.config[y]
                 found[place] = min(found[place], trial.seconds * UNITS[unit])
-        xs, ys = varied[x], varied[y]
+        xs, ys = values[x], values[y]
         cells = [[found.get((a, b)) for a in xs] for b in ys]
         chosen = None
         if decision is not None and x in decision.config and y in decision.config:
@@ -87,7 +90,7 @@ class HeatMap:
         return cls(x, y, xs, ys, cells, chosen, unit)
 
 
-def _varied(trials: Sequence[Trial]) -> dict[str, list[Value]]:
+def varied(trials: Sequence[Trial]) -> dict[str, list[Value]]:
     """Knobs that took more than one value, with those values in order."""
     seen: dict[str, set[Value]] = defaultdict(set)
     for trial in trials:
@@ -97,7 +100,7 @@ def _varied(trials: Sequence[Trial]) -> dict[str, list[Value]]:
     return {name: values for name, values in ordered.items() if len(values) > 1}
 
 
-def _by_influence(trials: Sequence[Trial], varied: dict[str, list[Value]]) -> list[str]:
+def by_influence(trials: Sequence[Trial], knobs: Iterable[str]) -> list[str]:
     """Knobs by how far apart the typical times of their values lie; a first look, not an importance analysis."""
 
     def influence(name: str) -> float:
@@ -108,14 +111,19 @@ def _by_influence(trials: Sequence[Trial], varied: dict[str, list[Value]]) -> li
         centres = [median(group) for group in groups.values()]
         return max(centres) - min(centres) if centres else 0.0
 
-    return sorted(varied, key=influence, reverse=True)
+    return sorted(knobs, key=influence, reverse=True)
+
+
+def unit_of(trials: Sequence[Trial]) -> str:
+    """The unit in which the fastest trial is a number of few digits."""
+    fastest = min((trial.seconds for trial in trials), default=1.0)
+    return next((name for name, scale in UNITS.items() if fastest * scale >= 1), "nanoseconds")
 
 
 def draw(path: Path, key: Key, trials: Sequence[Trial], decision: Decision | None, axes: Axes = (None, None)) -> None:
     """Write the pictures of one search to `path`; its suffix says in which form."""
     default = decision.evidence.default_seconds if decision and decision.evidence else None
-    fastest = min((trial.seconds for trial in trials), default=1.0)
-    unit = next((name for name, scale in UNITS.items() if fastest * scale >= 1), "nanoseconds")
+    unit = unit_of(trials)
     convergence = Convergence.of(trials, default, unit)
     heat = HeatMap.of(trials, axes, decision, unit)
     title = f"{key.kernel}  {key.signature}  ·  {key.device}"
@@ -146,16 +154,17 @@ def _matplotlib(path: Path, title: str, convergence: Convergence, heat: HeatMap 
         top = max(t for _, t in ran) if ran else 1.0
         left.scatter(lost, [top * 1.15] * len(lost), marker="x", s=22, color=RED, label="failed", zorder=2)
     left.set_yscale("log")
-    _plain_ticks(left.yaxis)
+    plain_ticks(left.yaxis)
     left.set(xlabel="trial", ylabel=convergence.unit, title="How the search went")
     left.legend(frameon=False, fontsize=9)
     left.spines[["top", "right"]].set_visible(False)
     if heat:
-        _matplotlib_heat(figure, right[0], heat)
+        matplotlib_heat(figure, right[0], heat)
     figure.savefig(path, dpi=140)
 
 
-def _matplotlib_heat(figure: Any, axes: Any, heat: HeatMap) -> None:
+def matplotlib_heat(figure: Any, axes: Any, heat: HeatMap) -> None:
+    """The heat map on `axes`, with its scale beside it."""
     from matplotlib.colors import LogNorm  # noqa: PLC0415 - an extra
 
     cells = [[math.nan if c is None or math.isinf(c) else c for c in row] for row in heat.cells]
@@ -165,8 +174,8 @@ def _matplotlib_heat(figure: Any, axes: Any, heat: HeatMap) -> None:
         return
     norm = LogNorm(min(finite), max(*finite, min(finite) * 1.001))
     image = axes.imshow(cells, aspect="auto", origin="lower", cmap=SCALE, norm=norm)
-    axes.set_xticks(range(len(heat.xs)), [str(x) for x in heat.xs])
-    axes.set_yticks(range(len(heat.ys)), [str(y) for y in heat.ys])
+    axes.set_xticks(range(len(heat.xs)), labels(heat.xs), **slant(heat.xs))
+    axes.set_yticks(range(len(heat.ys)), labels(heat.ys))
     if len(heat.xs) * len(heat.ys) <= 150:
         middle = math.sqrt(min(finite) * max(finite))
         for j, row in enumerate(heat.cells):
@@ -174,17 +183,33 @@ def _matplotlib_heat(figure: Any, axes: Any, heat: HeatMap) -> None:
                 if cell is not None:
                     bad = math.isinf(cell)
                     ink = RED if bad else "black" if cell < middle else "white"
-                    axes.text(i, j, "×" if bad else f"{cell:.3g}", ha="center", va="center", fontsize=8, color=ink)
+                    axes.text(i, j, "×" if bad else _short(cell), ha="center", va="center", fontsize=8, color=ink)
     if heat.chosen:
         i, j = heat.chosen
         box = [(i - 0.5, j - 0.5), (i + 0.5, j - 0.5), (i + 0.5, j + 0.5), (i - 0.5, j + 0.5), (i - 0.5, j - 0.5)]
         axes.plot([x for x, _ in box], [y for _, y in box], color=ORANGE, lw=2.5, clip_on=False)
     axes.set(xlabel=heat.x, ylabel=heat.y, title=HEAT_TITLE)
     bar = figure.colorbar(image, ax=axes, label=heat.unit)
-    _plain_ticks(bar.ax.yaxis)
+    plain_ticks(bar.ax.yaxis)
 
 
-def _plain_ticks(axis: Any) -> None:
+def labels(values: Sequence[Value]) -> list[str]:
+    """Values as text for an axis; of long ones the end, where flags differ."""
+    said = [str(value) for value in values]
+    return [text if len(text) <= LONG else f"…{text[-LONG + 1 :]}" for text in said]
+
+
+def slant(values: Sequence[Value]) -> dict[str, Any]:
+    """How to turn labels that would run into each other."""
+    return {"rotation": 20, "ha": "right"} if max(map(len, labels(values))) > LONG // 2 else {}
+
+
+def _short(number: float) -> str:
+    """Three digits, or as many as a whole number has."""
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def plain_ticks(axis: Any) -> None:
     """Numbers as people write them on a logarithmic axis, at 1, 2 and 5."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415 - an extra
 
@@ -194,8 +219,7 @@ def _plain_ticks(axis: Any) -> None:
 
 
 def _plotly(path: Path, title: str, convergence: Convergence, heat: HeatMap | None) -> None:
-    from plotly import graph_objects as go  # noqa: PLC0415 - an extra
-    from plotly.subplots import make_subplots  # noqa: PLC0415
+    from plotly.subplots import make_subplots  # noqa: PLC0415 - an extra
 
     names = ("How the search went", HEAT_TITLE) if heat else ("How the search went",)
     figure = make_subplots(rows=1, cols=len(names), subplot_titles=names)
@@ -208,17 +232,24 @@ def _plotly(path: Path, title: str, convergence: Convergence, heat: HeatMap | No
     figure.update_yaxes(type="log", title=convergence.unit, row=1, col=1)
     figure.update_xaxes(title="trial", row=1, col=1)
     if heat:
-        cells = [[None if c is None or math.isinf(c) else math.log10(c) for c in row] for row in heat.cells]
-        said = [[_said(cell, heat.unit) for cell in row] for row in heat.cells]
-        x, y = [str(v) for v in heat.xs], [str(v) for v in heat.ys]
-        hover = f"{heat.x}=%{{x}} {heat.y}=%{{y}}: %{{text}}<extra></extra>"
-        map_ = go.Heatmap(x=x, y=y, z=cells, text=said, hovertemplate=hover, colorscale="Viridis_r",
-                          texttemplate="%{text}", colorbar_title=f"log10 {heat.unit}")  # fmt: skip
-        figure.add_trace(map_, row=1, col=2)
-        figure.update_xaxes(title=heat.x, type="category", row=1, col=2)
-        figure.update_yaxes(title=heat.y, type="category", row=1, col=2)
+        plotly_heat(figure, heat, row=1, col=2)
     figure.update_layout(title=title, template="plotly_white", legend_orientation="h", height=560)
     figure.write_html(path, include_plotlyjs=True)
+
+
+def plotly_heat(figure: Any, heat: HeatMap, **place: int) -> None:
+    """The heat map as one of a figure's panels."""
+    from plotly import graph_objects as go  # noqa: PLC0415 - an extra
+
+    cells = [[None if c is None or math.isinf(c) else math.log10(c) for c in row] for row in heat.cells]
+    said = [[_said(cell, heat.unit) for cell in row] for row in heat.cells]
+    x, y = [str(v) for v in heat.xs], [str(v) for v in heat.ys]
+    hover = f"{heat.x}=%{{x}} {heat.y}=%{{y}}: %{{text}}<extra></extra>"
+    trace = go.Heatmap(x=x, y=y, z=cells, text=said, hovertemplate=hover, colorscale="Viridis_r",
+                       texttemplate="%{text}", colorbar_title=f"log10 {heat.unit}")  # fmt: skip
+    figure.add_trace(trace, **place)
+    figure.update_xaxes(title=heat.x, type="category", **place)
+    figure.update_yaxes(title=heat.y, type="category", **place)
 
 
 def _said(cell: float | None, unit: str) -> str:

@@ -42,6 +42,9 @@ class Config(Mapping[str, Value]):
     def __hash__(self) -> int:
         return self._hash
 
+    def __eq__(self, other: object) -> bool:
+        return self._settings == other._settings if isinstance(other, Config) else super().__eq__(other)
+
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{name}={value!r}' for name, value in self.items())})"
 

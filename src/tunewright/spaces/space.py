@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -216,19 +216,44 @@ class Space:
             start = stop
         return table
 
-    def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
-        """`count` configs drawn with repetition, without enumerating the space; variants are drawn evenly."""
-        names = list(self._grids)
-        drawn: list[Config | None] = [None] * count
-        which = rng.integers(len(names), size=count)
-        for number, variant in enumerate(names):
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[Any]:
+        """`count` rows of `codes` drawn with repetition, without enumerating the space; variants evenly."""
+        table = np.full((count, len(self.names)), -1, dtype=np.int32)
+        place = {name: i for i, name in enumerate(self.names)}
+        which = rng.integers(len(self._grids), size=count)
+        for number, grid in enumerate(self._grids.values()):
             rows = np.flatnonzero(which == number)
             if len(rows):
-                grid = self._grids[variant]
-                configs = self._configs(variant, grid, grid.sample(rng, len(rows)), len(rows))
-                for row, config in zip(rows, configs, strict=True):
-                    drawn[row] = config
-        return [config for config in drawn if config is not None]
+                for name, column in grid.sample(rng, len(rows)).items():
+                    table[rows, place[name]] = column
+                if self.variants:
+                    table[rows, 0] = number
+        return table
+
+    def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
+        """`count` configs drawn with repetition, without enumerating the space; variants are drawn evenly."""
+        return [self.at(row) for row in self.draw(rng, count).tolist()]
+
+    def at(self, row: Sequence[int]) -> Config:
+        """The config whose codes are `row`: the inverse of `rank`."""
+        codes = dict(zip(self.names, row, strict=True))
+        variant = self.variants[codes[VARIANT]].name if self.variants else None
+        return self._config(variant, self._grids[variant], codes)
+
+    def feasible(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which rows of codes are configs of this space."""
+        mask = np.zeros(len(rows), dtype=bool)
+        place = {name: i for i, name in enumerate(self.names)}
+        for number, grid in enumerate(self._grids.values()):
+            mine = np.flatnonzero(rows[:, 0] == number) if self.variants else np.arange(len(rows))
+            own = {place[knob.name]: len(knob) for knob in grid.knobs}
+            for i in range(1 if self.variants else 0, len(self.names)):
+                column = rows[mine, i]
+                mine = mine[(column >= 0) & (column < own[i]) if i in own else column == -1]
+            if len(mine) and grid.knobs:
+                mine = mine[grid.feasible({name: rows[mine, i] for name, i in place.items() if i in own})]
+            mask[mine] = True
+        return mask
 
     def neighbors(self, config: Mapping[str, Value], reach: int | None = 1) -> list[Config]:
         """Feasible configs that differ in one knob by at most `reach` steps (None: any value)."""
@@ -252,10 +277,12 @@ class Space:
 
     def rank(self, config: Mapping[str, Value]) -> tuple[int, ...]:
         """Where `config` stands in canonical order: by variant, then by knob as declared."""
-        knobs = {knob.name: knob for grid in self._grids.values() for knob in grid.knobs}
         places = {variant.name: i for i, variant in enumerate(self.variants)}
+        variant = str(config.get(VARIANT)) if self.variants else None
+        grid = self._grids.get(variant)
+        knobs = {knob.name: knob.codes for knob in grid.knobs} if grid else {}
         return tuple(
-            places.get(str(config.get(VARIANT)), -1) if n == VARIANT else knobs[n].codes.get(config.get(n, ""), -1)
+            places.get(str(variant), -1) if n == VARIANT else knobs.get(n, {}).get(config.get(n, ""), -1)
             for n in self.names
         )
 

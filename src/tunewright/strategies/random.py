@@ -1,4 +1,4 @@
-"""Random search: draw evenly, never the same config twice."""
+"""Random search: draw evenly, never the same config twice; and what other strategies draw from: the untried."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from tunewright.model.trial import Trial
 from tunewright.spaces.config import Config
 from tunewright.spaces.space import Space
 
-RETRIES = 64
-MOST_NUMBERED = 1 << 62
+MOST_NUMBERED = 1 << 20
+"""Combinations up to which a space is numbered at once; a larger one is sampled as long as that finds fresh configs."""
+
+HAND, HANDS = 64, 16
+"""Configs sampled in one go, and how many goes without a fresh one until sampling is given up."""
 
 
 class Deck:
@@ -35,41 +38,80 @@ class Deck:
         return self._start + index
 
 
+class Untried:
+    """The configs of a space that were neither proposed nor told of yet; what is drawn is so no more.
+
+    Memory grows with what was taken, not with the space. Drawing ends when nothing is left, or, in a space too large to
+    enumerate, when sampling finds nothing fresh.
+    """
+
+    def __init__(self, space: Space, rng: np.random.Generator) -> None:
+        self._space, self._rng = space, rng
+        self._taken: set[Config] = set()
+        self._hand: list[Config] = []
+        self._decks: list[Deck] | None = None
+        if space.combinations <= MOST_NUMBERED:
+            self._number()
+
+    def __contains__(self, config: Config) -> bool:
+        return config not in self._taken and config in self._space
+
+    def claim(self, config: Config) -> bool:
+        """Take one config if it is untried; whether it was."""
+        if fresh := config in self:
+            self._taken.add(config)
+        return fresh
+
+    def strike(self, config: Config) -> bool:
+        """Strike out a config that was tried, whoever proposed it; whether it is of the space at all."""
+        return config in self._taken or self.claim(config)
+
+    def draw(self) -> Config | None:
+        """A config that is still untried, variants evenly; None if there is none."""
+        config = self._sampled() if self._decks is None else self._dealt()
+        if config is not None:
+            self._taken.add(config)
+        return config
+
+    def _sampled(self) -> Config | None:
+        for _ in range(HANDS):
+            while self._hand:
+                if (config := self._hand.pop()) not in self._taken:
+                    return config
+            self._hand = self._space.sample(self._rng, HAND)
+        return self._dealt() if self._number() else None
+
+    def _number(self) -> bool:
+        """Go over to drawing by number; whether that can be done."""
+        try:
+            sizes = list(self._space.sizes().values())
+        except SpaceError:
+            return False
+        if max(sizes) >= 1 << 62:
+            return False
+        self._decks = [Deck(start, size) for start, size in zip(accumulate([0, *sizes]), sizes, strict=False)]
+        return True
+
+    def _dealt(self) -> Config | None:
+        while left := [deck for deck in self._decks or () if len(deck)]:
+            deck = left[int(self._rng.integers(len(left)))]
+            if (config := self._space[deck.draw(self._rng)]) not in self._taken:
+                return config
+        return None
+
+
 class RandomSearch:
     """Draws without repeating, variants evenly; a space too large to enumerate is sampled."""
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
-        self._space, self._rng = space, rng
-        self._seen: set[Config] = set()
-        self._decks: list[Deck] | None = None
-        try:
-            sizes = list(space.sizes().values())
-        except SpaceError:
-            return
-        if max(sizes) >= MOST_NUMBERED:
-            return
-        self._decks = [Deck(start, size) for start, size in zip(accumulate([0, *sizes]), sizes, strict=False)]
+        self._untried = Untried(space, rng)
 
     def ask(self, count: int) -> Sequence[Config]:
         """Up to `count` fresh configs."""
-        if self._decks is None:
-            return self._sampled(count)
-        drawn: list[Config] = []
-        while len(drawn) < count and (left := [deck for deck in self._decks if len(deck)]):
-            deck = left[int(self._rng.integers(len(left)))]
-            drawn.append(self._space[deck.draw(self._rng)])
-        return drawn
-
-    def _sampled(self, count: int) -> list[Config]:
-        fresh: list[Config] = []
-        for _ in range(RETRIES):
-            for config in self._space.sample(self._rng, count - len(fresh)):
-                if config not in self._seen:
-                    self._seen.add(config)
-                    fresh.append(config)
-            if len(fresh) == count:
-                break
-        return fresh
+        drawn = (self._untried.draw() for _ in range(count))
+        return [config for config in drawn if config is not None]
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Random search does not learn."""
+        """Random search does not learn; but what was tried is not drawn again."""
+        for trial in trials:
+            self._untried.strike(trial.config)

@@ -1,0 +1,1 @@
+"""Other tools: their recordings read and written, our strategies inside them."""

@@ -1,0 +1,131 @@
+"""Edge: foreign JSON, bounded in size, and checked before anything is believed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from keyword import iskeyword
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from tunewright.errors import WireError
+from tunewright.spaces.config import Value
+
+MOST_BYTES = 1 << 30
+MOST_ROWS = 5_000_000
+MOST_VALUES = 100_000
+MOST_KNOBS = 256
+LONGEST = 2_000
+"""Characters of a name, a value or a constraint."""
+
+_GZIP = b"\x1f\x8b"
+
+
+def load(path: Path, mend: Callable[[str], Iterable[str]] | None = None) -> Any:
+    """The JSON in a file, which may be compressed by gzip; `mend` offers what else a damaged text may mean."""
+    text = _text(path)
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise WireError(f"{path}: nested too deeply to be a recording") from error
+    except ValueError as error:
+        for mended in mend(text) if mend else ():
+            with suppress(ValueError, RecursionError):
+                return json.loads(mended)
+        raise WireError(
+            f"{path} is not JSON{', nor cut off at its end' if mend else ''}: {error}; get it anew"
+        ) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            packed = file.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if packed else path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise WireError(f"{path} holds more than {MOST_BYTES >> 20} MB; split it")
+        return raw.decode("utf-8")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise WireError(f"{path} is damaged: {error}; get it anew") from error
+    except OSError as error:
+        raise WireError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise WireError(f"{path} is not text, neither plain nor compressed by gzip") from error
+
+
+def save(path: Path, content: Any) -> None:
+    """Keep `content` as JSON at `path`, compressed if its name ends in .gz."""
+    put(path, compact(content))
+
+
+def compact(content: Any) -> str:
+    """JSON without blanks."""
+    return json.dumps(content, separators=(",", ":"))
+
+
+def put(path: Path, said: str) -> None:
+    """Write a text beside `path`, compressed if its name ends in .gz, then move it there."""
+    text = said.encode()
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    os.replace(fresh, path)
+
+
+def mapping(thing: Any, where: str) -> dict[str, Any]:
+    """`thing` if it is a JSON object."""
+    if not isinstance(thing, dict):
+        raise WireError(f"{where} should be an object, not {shown(thing)}")
+    return thing
+
+
+def sequence(thing: Any, where: str, most: int = MOST_ROWS) -> list[Any]:
+    """`thing` if it is a JSON array, and not too long."""
+    if not isinstance(thing, list):
+        raise WireError(f"{where} should be an array, not {shown(thing)}")
+    if len(thing) > most:
+        raise WireError(f"{where} has {len(thing):,} entries; at most {most:,} are read")
+    return thing
+
+
+def word(thing: Any, where: str) -> str:
+    """`thing` if it is a text of reasonable length."""
+    if not isinstance(thing, str) or not thing.strip() or len(thing) > LONGEST:
+        raise WireError(f"{where} should be a text of at most {LONGEST:,} characters, not {shown(thing)}")
+    return thing
+
+
+def name(thing: Any, where: str) -> str:
+    """`thing` if it can be the name of a knob."""
+    if not isinstance(thing, str) or not thing.isidentifier() or iskeyword(thing) or len(thing) > LONGEST:
+        raise WireError(f"{where} should be a name, not {shown(thing)}; rename that parameter in the file")
+    return thing
+
+
+def value(thing: Any, where: str) -> Value:
+    """`thing` if it can be a value of a knob."""
+    if isinstance(thing, bool | int) or (isinstance(thing, float) and isfinite(thing)):
+        return thing
+    if isinstance(thing, str) and len(thing) <= LONGEST:
+        return thing
+    raise WireError(f"{where} should be a number, a truth value or a text, not {shown(thing)}")
+
+
+def number(thing: Any, where: str, otherwise: float | None = None) -> float:
+    """`thing` if it is a finite number, not negative; `otherwise` where it is missing."""
+    if thing is None and otherwise is not None:
+        return otherwise
+    if isinstance(thing, bool) or not isinstance(thing, int | float) or not 0 <= thing < float("inf"):
+        raise WireError(f"{where} should be a number that is not negative, not {shown(thing)}")
+    return float(thing)
+
+
+def shown(thing: Any) -> str:
+    """A foreign value, short enough for a message."""
+    said = "an object" if isinstance(thing, dict) else "an array" if isinstance(thing, list) else repr(thing)
+    return said if len(said) <= 60 else said[:57] + "..."

@@ -1,0 +1,1 @@
+"""Strategies compared on recordings, without a device."""

@@ -1,0 +1,103 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tunewright import Config
+from tunewright.backends.replay import Recording
+
+PROJECT = Path(__file__).parent.parent.parent
+BENCHMARKS = PROJECT / "benchmarks"
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture
+def shapes(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import shapes
+
+    yield shapes
+    for name in ("shapes", "record_spaces", "figures"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def table(shapes):
+    """Two small shapes like the first config, two large ones the second; the third is good for none."""
+    times = np.array([[1.0, 2.0, 4.0], [1.0, 1.5, 4.0], [3.0, 1.0, 4.0], [1.2, 1.0, 4.0]])
+    sizes = [(4, 4, 4), (3, 4, 4), (64, 64, 64), (60, 50, 64)]
+    return shapes.Table(sizes, [Config(x=x) for x in range(3)], times, times)
+
+
+def test_a_shape_is_served_by_the_nearest_that_is_tuned(table) -> None:
+    assert table.served([0, 2]) == pytest.approx([0.0, 0.0])
+    assert table.served([0]) == pytest.approx([0.0, 2.0, 0.2])
+    assert table.served([3]) == pytest.approx([1.0, 0.5, 0.0])
+    assert table.served([0, 2, 3], 3) == pytest.approx([0.5])
+
+
+def test_shapes_to_tune_are_chosen_apart_or_greedily(shapes, table) -> None:
+    assert {i // 2 for i in shapes.apart(table, 2)} == {0, 1}
+    assert {i // 2 for i in shapes.greedy(table, 2)} == {0, 1}
+    assert len(set(shapes.greedy(table, 3))) == 3
+
+
+def test_buckets_serve_what_lies_below_their_tops(shapes, table) -> None:
+    assert shapes.bucket((3, 4, 5)) == (4, 4, 8)
+    assert shapes.bucketed(table) == {"size": 2, "mean": 0.0, "worst": 0.0}
+    assert shapes.one_for_all(table) == {"mean": 0.375, "worst": 1.0}
+
+
+def test_seeds_of_neighbours_save_trials(shapes, table) -> None:
+    found = shapes.seeded(table, 30)
+    assert found["trials_seeds"] == 1
+    assert found["trials_scratch"] == pytest.approx(2, abs=0.5)
+    assert found["after_seeds"] == {"mean": 0.0, "worst": 0.0}
+
+
+def test_luck_in_choosing_is_paid_in_judging(shapes, table) -> None:
+    lucky = table.chosen_by.copy()
+    lucky[0] = [4.0, 2.0, 1.0]
+    found = shapes.Table(table.shapes, table.configs, lucky, table.judged_by)
+    assert found.served([0])[0] == pytest.approx(3)
+
+
+def test_the_recorded_table_reads_and_its_figures_hang_together(shapes) -> None:
+    paths = sorted((PROJECT / "spaces" / "shapes").glob("*.parquet"))
+    assert paths
+    read = shapes.Table.read(paths[0])
+    assert read.chosen_by.shape == (len(read.shapes), len(read.configs)) == read.judged_by.shape
+    assert (read.judged_by > 0).all()
+    said = shapes.figures_of(read, 5)
+    assert said["table_8"]["greedy"]["mean"] <= said["table_1"]["greedy"]["mean"]
+    assert said["floor"]["mean"] <= said["one"]["mean"]
+    assert said["trials_seeds"] < said["trials_scratch"]
+    assert any("powers of two" in line for line in shapes.lines(said))
+
+
+def test_the_picture_is_drawn(shapes, table, tmp_path, monkeypatch) -> None:
+    pytest.importorskip("matplotlib")
+    from shapes_plot import draw
+
+    draw(tmp_path / "shapes.png", shapes.figures_of(table, 5))
+    assert (tmp_path / "shapes.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("path", sorted((PROJECT / "spaces").glob("*.parquet")), ids=lambda path: path.stem)
+def test_a_recorded_cpu_space_is_whole_and_worth_searching(path) -> None:
+    recording = Recording.read(path)
+    assert set(recording.trials) == set(recording.space)
+    times = np.array([trial.seconds for trial in recording.trials.values() if trial.works])
+    assert 0 < len(recording.trials) - len(times) < len(recording.trials) / 4
+    assert 1.5 < np.median(times) / times.min() < 12
+    assert (times <= 1.05 * times.min()).mean() < 0.05
+
+
+@pytest.mark.slow
+def test_recording_works_from_end_to_end(monkeypatch, capsys) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import record_spaces
+
+    assert record_spaces.main(["--quick", "--only", "gemm"]) == 0
+    assert "median_over_best" in capsys.readouterr().out
