@@ -18,8 +18,8 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 HEART = ["model", "ports", "measure", "engine", "session.py", "fronts/tuned.py"]
 
 PUBLIC = {
-    "C", "Case", "Config", "In", "InOut", "Knob", "NoDecision", "NothingWorked", "Out", "Python", "Rule", "Session",
-    "Space", "Tuned", "TunewrightError", "Variant", "configure", "current_session", "tune",
+    "C", "Case", "Config", "Figure", "In", "InOut", "Knob", "NoDecision", "NothingWorked", "Out", "Python", "Rule",
+    "Session", "Space", "Tuned", "TunewrightError", "Variant", "configure", "current_session", "tune",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from tunewright.fronts.tuned import Tuned, tune
 from tunewright.model.signature import In, InOut, Out
 from tunewright.session import Session, configure, current_session
 from tunewright.spaces.config import Config
+from tunewright.spaces.figure import Figure
 from tunewright.spaces.space import Knob, Rule, Space, Variant
 
 __version__ = "0.1.0"
@@ -16,6 +17,7 @@ __all__ = [
     "C",
     "Case",
     "Config",
+    "Figure",
     "In",
     "InOut",
     "Knob",

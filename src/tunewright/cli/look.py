@@ -147,6 +147,8 @@ def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: 
                 f"{evidence.failures} failed; {evidence.clock} clock, {key.mode.get('regime', 'hot')}; "
                 f"{evidence.when}; tunewright {evidence.versions.get('tunewright', '?')}"
             )
+            if evidence.remains is not None:
+                output.say(f"its model expects that the best config there is is {evidence.remains:.1%} faster")
             for tie in evidence.ties:
                 bits = "same" if tie.fingerprint == evidence.fingerprint else "other"
                 output.say(f"  within noise: {tie.config}  {words.seconds(tie.seconds)}, {bits} results bit for bit")

@@ -200,7 +200,10 @@ class Tuned:
             program = whole(self, problem.key)
         attempt = self.attempt(self.cases_like(args))
         seeds = seeds_of(self.declared.seeds, self.space, problem.key.signature.dims)
-        problem = msgspec.structs.replace(problem, seeds=seeds)
+        offered = getattr(self.backend, "figures", None)
+        known = offered(self.kernel, problem.key.signature) if offered else ()
+        space = problem.space.knowing(known) if known else problem.space
+        problem = msgspec.structs.replace(problem, seeds=seeds, space=space)
         return self.session.tune(problem, attempt, budget=budget, fresh=fresh, program=program)
 
     @contextmanager

@@ -43,7 +43,11 @@ class Timer(Protocol):
 
 
 class Backend(Protocol):
-    """One kind of kernel. Whatever `build` and `load` raise is a fact about the config, not a broken program."""
+    """One kind of kernel. Whatever `build` and `load` raise is a fact about the config, not a broken program.
+
+    It may also have a method `figures(kernel, signature)`: what the compiler's resources are known to be before a
+    config is built, as `Figure`s for the space.
+    """
 
     def signature(self, kernel: Kernel) -> Reading:
         """How to tell calls apart: the first half of a cached launch."""

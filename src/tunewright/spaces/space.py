@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tunewright.errors import SpaceError
 from tunewright.spaces.config import VARIANT, Config, Value
+from tunewright.spaces.figure import Figure
 from tunewright.spaces.grid import Grid, Indices
 from tunewright.spaces.rule import Knob, Rule
 
@@ -37,8 +38,15 @@ class Space:
     time to enumerate grow with the largest island, not with the space.
     """
 
-    def __init__(self, *knobs: Knob, rules: Iterable[Rule] = (), variants: Iterable[Variant] = ()) -> None:
+    def __init__(
+        self,
+        *knobs: Knob,
+        rules: Iterable[Rule] = (),
+        variants: Iterable[Variant] = (),
+        figures: Iterable[Figure] = (),
+    ) -> None:
         self.knobs = knobs
+        self.figures = tuple(figures)
         self.rules = tuple(rules)
         self.variants = tuple(variants)
         if not all(isinstance(knob, Knob) for knob in knobs):
@@ -56,6 +64,10 @@ class Space:
         if not self.variants:
             self._refuse_twice("knobs", [knob.name for knob in knobs])
             self._grids[None] = Grid(knobs, self.rules)
+        for figure in self.figures:
+            if not any(set(figure.reads) <= {knob.name for knob in grid.knobs} for grid in self._grids.values()):
+                strange = [name for name in figure.reads if name not in self.names] or figure.reads
+                raise SpaceError(f"figure {figure.name!r} reads {_unknown(strange[0], list(self.names))}")
 
     @staticmethod
     def _refuse_twice(what: str, names: list[str]) -> None:
@@ -94,7 +106,11 @@ class Space:
         ]
         if self.variants and not variants:
             raise SpaceError("every variant changes numerics; allow one by name: numerics=[...]")
-        return Space(*kept(self.knobs), rules=self.rules, variants=variants)
+        return Space(*kept(self.knobs), rules=self.rules, variants=variants, figures=self.figures)
+
+    def knowing(self, figures: Iterable[Figure]) -> Space:
+        """This space with more figures."""
+        return Space(*self.knobs, rules=self.rules, variants=self.variants, figures=(*self.figures, *figures))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -239,6 +255,19 @@ class Space:
         codes = dict(zip(self.names, row, strict=True))
         variant = self.variants[codes[VARIANT]].name if self.variants else None
         return self._config(variant, self._grids[variant], codes)
+
+    def figured(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """The figures of rows of codes, a column each; nan where a variant lacks the knobs."""
+        found = np.full((len(rows), len(self.figures)), np.nan)
+        place = {name: i for i, name in enumerate(self.names)}
+        for number, grid in enumerate(self._grids.values()):
+            mine = np.flatnonzero(rows[:, 0] == number) if self.variants else np.arange(len(rows))
+            knobs = {knob.name: knob for knob in grid.knobs}
+            for j, figure in enumerate(self.figures):
+                if len(mine) and set(figure.reads) <= knobs.keys():
+                    codes = [rows[mine, place[name]] for name in figure.reads]
+                    found[mine, j] = figure.column([knobs[name] for name in figure.reads], codes)
+        return found
 
     def feasible(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         """Which rows of codes are configs of this space."""

@@ -16,6 +16,9 @@ Points = NDArray[np.float32]
 MOST_PAIRS = 45
 """Pairs of knobs whose product is a feature: knobs with the most values come first."""
 
+SEEN = 1024
+"""Configs whose figures say between which bounds they lie."""
+
 ABSENT = 0.5
 """What a knob that a variant lacks looks like: the middle, as far from its smallest value as from its largest."""
 
@@ -46,7 +49,10 @@ class Encoding:
             key=lambda column: -len(column.places),
         )
         self._pairs = list(combinations(logs, 2))[:MOST_PAIRS]
-        self.width = len(self._columns) + len(self._pairs)
+        self._space = space
+        seen = space.figured(space.draw(np.random.default_rng(0), SEEN)) if space.figures else np.empty((1, 0))
+        self._least, self._most = _bounds(np.sign(seen) * np.log1p(np.abs(seen)))
+        self.width = len(self._columns) + len(self._pairs) + len(space.figures)
 
     def uneven(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """How many knobs of each row are set to something other than a power of two, where they could be."""
@@ -65,7 +71,18 @@ class Encoding:
             found[:, j] = (one.of(rows, variants) + other.of(rows, variants) - one.least - other.least) / (
                 one.span + other.span
             )
+        if self._space.figures:
+            figures = self._space.figured(rows)
+            logs = np.sign(figures) * np.log1p(np.abs(figures))
+            placed = np.clip((logs - self._least) / np.maximum(self._most - self._least, 1e-9), 0.0, 1.0)
+            found[:, -len(self._space.figures) :] = np.where(np.isnan(placed), ABSENT, placed)
         return found
+
+
+def _bounds(seen: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least and the most of each column, where it has any number."""
+    some = np.where(np.isnan(seen).all(0), 0.0, seen)
+    return np.nanmin(some, axis=0), np.nanmax(some, axis=0)
 
 
 class _Column:
