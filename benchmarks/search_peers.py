@@ -120,12 +120,12 @@ def run_space(job: tuple[Path, Path, str, int, int]) -> tuple[str, list[dict[str
 
 def _readable(origin: OnDisk, scratch: Path) -> Path:
     """The folder of a recording their script can read: its own, or a copy with values by number and their errors."""
-    about = json.loads(origin.path.with_suffix(".json").read_text())
-    if about.get("constraints") is not None:
-        return origin.path.parent
     import pandas as pd
 
-    rows = pd.read_parquet(origin.path)
+    about, rows = json.loads(origin.path.with_suffix(".json").read_text()), pd.read_parquet(origin.path)
+    if "verification_ms" in rows:  # as the benchmark hub has it
+        return origin.path.parent
+    about["constraints"] = None  # they may read values by name
     for name in about["parameter_order"]:
         values = about["parameters"][name]
         if not all(type(value) is int for value in values):
