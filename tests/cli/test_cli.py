@@ -186,6 +186,14 @@ def test_a_terminal_sees_a_bar_and_a_table(here) -> None:
     assert "\x1b[" in seen.decode()
 
 
+def test_what_is_left_out_of_a_list_is_said(here) -> None:
+    tunewright("tune", "kernels.py:total", "--budget", "4", cwd=here)
+    said = tunewright("trials", "total", "--best", "1", cwd=here).stdout
+    assert "more; --best 0 lists all" in said
+    wrong = tunewright("trials", "total", "--key", "zz", cwd=here, status=1).stderr
+    assert "no key begins with 'zz'" in wrong
+
+
 def test_a_store_can_be_named_everywhere(here) -> None:
     tunewright("tune", "kernels.py:total", "--store", "mine.sqlite", cwd=here)
     assert (here / "mine.sqlite").is_file()

@@ -82,7 +82,11 @@ def _nothing(kernel: str | None, session: Session) -> str:
 
 def _one_key(session: Session, kernel: str | None, prefix: str) -> Key:
     """The problem meant: the only one, or the one with most trials."""
-    keys = [key for key in session.store.keys(kernel) if key.digest.startswith(prefix)]
+    every = list(session.store.keys(kernel))
+    keys = [key for key in every if key.digest.startswith(prefix)]
+    if every and not keys:
+        known = ", ".join(sorted(key.digest[:10] for key in every)[:8])
+        raise NoDecision(f"no key begins with {prefix!r}; keys of {kernel or 'this store'}: {known}")
     counted = [(sum(1 for _ in session.store.trials(key)), key) for key in keys]
     if not any(count for count, _ in counted):
         raise NoDecision(_nothing(kernel, session))
@@ -186,12 +190,15 @@ def trials(kernel: str | None, failed: bool, best: int, **options: Any) -> None:
         return
     chosen = [trial for trial in found if isinstance(trial.outcome, Failure) is failed or not failed]
     chosen.sort(key=lambda trial: trial.seconds)
+    more = max(0, len(chosen) - best) if best else 0
     chosen = chosen[: best or None]
     if options["as_json"]:
         output.as_json({"digest": key.digest, "trials": chosen})
         return
     output.say(f"{key.kernel}  {key.signature} · {words.counted(len(found), 'trial')}", "bold")
     output.table(("config", "outcome", "build", "run"), (_trial_row(trial) for trial in chosen))
+    if more:
+        output.say(f"and {more} more; --best 0 lists all")
 
 
 def _trial_row(trial: Trial) -> list[str]:
