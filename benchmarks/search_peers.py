@@ -1,4 +1,10 @@
-"""Kernel Tuner's own strategies on recorded spaces, through the replay script that lies in the peers' folder."""
+"""Kernel Tuner's own strategies on recorded spaces, through the replay script that lies in the peers' folder.
+
+    python benchmarks/search_peers.py [--spaces DIR] [--peers DIR] [--seeds 10]
+
+By itself: its simulated annealing as the script runs it, all seeds on one search space, and with a search space made
+anew for each seed. The object keeps lists of neighbours that earlier runs came by, and proposes from them first.
+"""
 
 from __future__ import annotations
 
@@ -139,3 +145,46 @@ def _readable(origin: OnDisk, scratch: Path) -> Path:
     rows.to_parquet(folder / origin.path.name)
     (folder / f"{origin.name}.json").write_text(json.dumps(about))
     return folder
+
+
+def annealed(job: tuple[Path, Path, str, int]) -> tuple[list[list[float]], list[list[float]]]:
+    """r at 25 .. 200 for each seed of annealing on one space: sharing a search space, and each with its own."""
+    from kernel_tuner.searchspace import Searchspace
+
+    scripts, spaces, name, seeds = job
+    script = load(scripts)
+    table = script.Table(spaces, name)
+    shared, own = [], []
+    for found, fresh in ((shared, False), (own, True)):
+        replay = script.KernelTunerReplay(table)
+        for seed in range(seeds):
+            if fresh:
+                replay.space = Searchspace(table.parameters, table.meta["constraints"], 10**9)
+            score = script.score(table, replay.trace("simulated_annealing", seed, max(script.BUDGETS)))
+            found.append([float(score[f"r{mark}"]) for mark in script.BUDGETS])
+    return shared, own
+
+
+def main() -> None:
+    """Annealing with and without memory of other runs."""
+    import argparse
+
+    import numpy as np
+
+    shared_folder = Path(__file__).resolve().parent.parent.parent / "shared"
+    takes = argparse.ArgumentParser(description="Kernel Tuner's annealing, with and without memory of other runs")
+    takes.add_argument("--spaces", type=Path, default=shared_folder / "spaces")
+    takes.add_argument("--peers", type=Path, default=shared_folder / "peers")
+    takes.add_argument("--seeds", type=int, default=10)
+    given = takes.parse_args()
+    script = load(given.peers)
+    jobs = [(given.peers, given.spaces, name, given.seeds) for name in script.names(given.spaces)]
+    with get_context("spawn").Pool(2) as pool:
+        rows = pool.map(annealed, jobs, chunksize=1)
+    for title, which in (("one search space for all seeds", 0), ("a search space for each seed", 1)):
+        means = np.mean([seed for row in rows for seed in row[which]], axis=0)
+        print(f"{title}: " + "  ".join(f"r{m} {v:.3f}" for m, v in zip(script.BUDGETS, means, strict=True)))
+
+
+if __name__ == "__main__":
+    main()
