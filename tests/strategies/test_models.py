@@ -252,3 +252,13 @@ def test_a_tiny_space_is_simply_tried_whole() -> None:
     tiny = Space(Knob("tile", range(1, TINY + 1)))
     tried = run(Portfolio(tiny, np.random.default_rng(0)), 4, 100)
     assert set(tried) == set(tiny)
+
+
+def test_a_step_to_another_variant_keeps_what_both_have() -> None:
+    row = np.array(VARIED.rank(Config(variant="library", threads=2)))
+    near = [VARIED.at(found) for found in WholeTerrain(VARIED).near(row).tolist()]
+    assert {config["variant"] for config in near} == {"library", "blocked", "packed"}
+    assert all(config["threads"] == 2 for config in near if config["variant"] != "library")
+    tiled = np.array(VARIED.rank(Config(variant="blocked", threads=2, tile=8, order="ij")))
+    others = [VARIED.at(found) for found in WholeTerrain(VARIED).near(tiled).tolist()]
+    assert all(config["threads"] == 2 for config in others if config["variant"] != "blocked")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
+from math import nan
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +16,7 @@ from tunewright.ports.strategy import Outlook
 from tunewright.spaces.config import Config
 from tunewright.spaces.space import Space
 from tunewright.strategies.encoding import Encoding
+from tunewright.strategies.moves import cost
 from tunewright.strategies.surrogate import Surrogate, log_improvement
 from tunewright.strategies.terrain import SPREAD, Rows, terrain_of
 
@@ -98,10 +101,7 @@ class Bayes:
 
     def ask(self, count: int) -> Sequence[Config]:
         """Up to `count` fresh configs."""
-        found: list[Config] = []
-        while len(found) < count and (config := self._next()) is not None:
-            found.append(config)
-        return found
+        return list(islice(iter(self._next, None), count))
 
     def _next(self) -> Config | None:
         rows = self._candidates(self._move())
@@ -209,7 +209,7 @@ class Bayes:
                 row = np.array(self._space.rank(trial.config), dtype=np.int32)
                 self.terrain.note(trial.config)
             self._rows.append(row)
-            self._logs.append(float(np.log(trial.seconds)) if trial.works else float("nan"))
+            self._logs.append(cost(trial) if trial.works else nan)
 
 
 def scaled(logs: NDArray[Any], reach: float) -> tuple[NDArray[np.float64], float, float]:

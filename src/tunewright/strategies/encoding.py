@@ -27,8 +27,8 @@ class Encoding:
     """Columns in 0..1 for every row of codes of a space.
 
     Each knob is placed half by rank and half by magnitude. Hardware cares for powers of two and their multiples, so
-    that these are features of their own; so are products of two knobs (a tile's area, the threads of a block). The
-    first `plain` columns are single knobs.
+    that these are features of their own; so are products of two knobs (a tile's area, the threads of a block) and
+    the figures that the space comes with. The first `plain` columns are single knobs.
     """
 
     def __init__(self, space: Space) -> None:

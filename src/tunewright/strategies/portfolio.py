@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,7 @@ class Portfolio:
 
     def ask(self, count: int) -> Sequence[Config]:
         """Up to `count` fresh configs."""
-        found: list[Config] = []
-        while len(found) < count and (config := self._next()) is not None:
-            found.append(config)
-        return found
+        return list(islice(iter(self._next, None), count))
 
     def _next(self) -> Config | None:
         leader = self._leader()

@@ -74,7 +74,7 @@ class WholeTerrain:
         apart = self._table != row
         mask = apart.sum(1) == 1
         if self._space.variants:
-            mask |= apart[:, 0] & (apart & (self._table >= 0) & (row >= 0)).sum(1) == 1
+            mask |= apart[:, 0] & ((apart & (self._table >= 0) & (row >= 0)).sum(1) == 1)
         return np.asarray(self._table[mask & self._fresh])
 
     def around(self, row: Rows, rng: np.random.Generator) -> Rows:
@@ -95,9 +95,10 @@ class SampledTerrain:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._seen: set[bytes] = set()
-        knobs = {knob.name: knob for variant in space.variants for knob in variant.knobs}
-        knobs |= {knob.name: knob for knob in space.knobs}
-        self._lengths = [len(knobs[name]) if name in knobs else len(space.variants) for name in space.names]
+        knobs = [*space.knobs, *(knob for variant in space.variants for knob in variant.knobs)]
+        self._lengths = [
+            max((len(knob) for knob in knobs if knob.name == name), default=len(space.variants)) for name in space.names
+        ]
 
     def note(self, config: Config) -> bool:
         """`config` is no longer fresh; whether it was until now."""

@@ -13,6 +13,7 @@ from tunewright.spaces.config import Config
 from tunewright.spaces.space import Space
 from tunewright.strategies.bayes import Bayes, Manner, scaled
 from tunewright.strategies.encoding import Encoding
+from tunewright.strategies.moves import cost
 from tunewright.strategies.surrogate import Surrogate
 from tunewright.strategies.terrain import Rows
 
@@ -91,7 +92,7 @@ def _model(
     trials = list(known.values())
     if len(trials) > MOST_TRIALS:
         trials = [trials[i] for i in sorted(rng.choice(len(trials), MOST_TRIALS, replace=False))]
-    logs = np.array([np.log(trial.seconds) if trial.works else np.nan for trial in trials])
+    logs = np.array([cost(trial) if trial.works else np.nan for trial in trials])
     if (~np.isnan(logs)).sum() < FEWEST_TRIALS:
         return None
     values, _, deviation = scaled(logs, 1.0)
