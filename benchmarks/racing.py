@@ -9,7 +9,7 @@ among them, in random order, so that the machine's mood strikes all:
   the least median wins. Its flush of the cache is left out: the blocks are hot.
 - interleaved: every config once in each round, in random order; the least median of times over the round's wins. Judged
   after a few rounds, about as dear as the race, and after many.
-- race: `tunewright.measure.race` with its default terms but a span of five seconds; its leader. Also as the library decides: the first in
+- race: `tunewright.measure.race` with a span of five seconds; its leader. Also as the library decides: the first in
   canonical order among those that tie with the leader within the margin.
 - kernel_tuner: as Kernel Tuner 1.5.0 does with C: the mean of 7 launches, after the one that checks the results.
 

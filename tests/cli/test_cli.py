@@ -1,6 +1,4 @@
 import json
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -167,23 +165,12 @@ def test_ctrl_c_keeps_what_was_found_and_the_next_run_goes_on(here) -> None:
     assert more["counts"]["measurements"] == 2
 
 
-def test_a_terminal_sees_a_bar_and_a_table(here) -> None:
-    master, slave = pty.openpty()
-    command = [sys.executable, "-m", "tunewright", "tune", "kernels.py:total"]
-    process = subprocess.Popen(command, stderr=slave, stdout=slave, cwd=here)
-    os.close(slave)
-    seen = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:
-            break
-        seen += part
-    process.wait(30)
-    os.close(master)
-    assert process.returncode == 0
-    assert "trials" in seen.decode()
-    assert "\x1b[" in seen.decode()
+def test_a_terminal_sees_a_bar_and_a_table(here, terminal) -> None:
+    process = terminal.start([sys.executable, "-m", "tunewright", "tune", "kernels.py:total"], cwd=here)
+    said = terminal.read()
+    assert process.wait(30) == 0
+    assert "trials" in said
+    assert "\x1b[" in said
 
 
 def test_what_is_left_out_of_a_list_is_said(here) -> None:

@@ -1,7 +1,5 @@
 import json
 import os
-import pty
-import subprocess
 import sys
 
 import pytest
@@ -96,18 +94,9 @@ def test_a_time_that_makes_no_sense_is_refused(seconds) -> None:
     assert "--seconds" in run("--seconds", seconds, status=2)
 
 
-def test_a_terminal_is_told_first_what_will_take_so_long() -> None:
-    master, slave = pty.openpty()
+def test_a_terminal_is_told_first_what_will_take_so_long(terminal) -> None:
     code = "from tunewright.cli.quiet import quiet; quiet()"
-    process = subprocess.Popen([sys.executable, "-c", code, "--seconds", "0.4"], stdout=slave, stderr=slave)
-    os.close(slave)
-    seen = b""
-    while True:
-        try:
-            seen += os.read(master, 4096)
-        except OSError:
-            break
-    os.close(master)
+    process = terminal.start([sys.executable, "-c", code, "--seconds", "0.4"])
+    said = terminal.read()
     assert process.wait(30) == 0
-    said = seen.decode()
     assert said.index("against itself for 0.4 s") < said.index("cpu clock")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shlex
 import signal
@@ -279,21 +278,13 @@ def gone(pid):
     return False
 
 
-def test_a_terminal_sees_a_bar_and_colour() -> None:
-    master, slave = pty.openpty()
+def test_a_terminal_sees_a_bar_and_colour(terminal) -> None:
     command = [sys.executable, "-c", ALONE, "sleep 0.05", "sleep 0.05", "--rounds", "7"]
-    process = subprocess.Popen(command, stderr=slave, stdout=slave)
-    os.close(slave)
-    seen = b""
-    while True:
-        try:
-            seen += os.read(master, 4096)
-        except OSError:
-            break
-    os.close(master)
+    process = terminal.start(command)
+    said = terminal.read()
     assert process.wait(30) == 0
-    assert re.search(r"round \d · 2 in the race", seen.decode())
-    assert "\x1b[1m" in seen.decode()
+    assert re.search(r"round \d · 2 in the race", said)
+    assert "\x1b[1m" in said
 
 
 def stood(ratio, low, high, left=None, rounds=8):

@@ -1,6 +1,5 @@
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -122,15 +121,12 @@ class Slow(RandomSearch):
 """
 
 
-def test_a_terminal_sees_progress_and_ctrl_c_keeps_what_was_done(here) -> None:
+def test_a_terminal_sees_progress_and_ctrl_c_keeps_what_was_done(here, terminal) -> None:
     (here / "slow.py").write_text(SLOW)
-    master, slave = pty.openpty()
     args = ["--spaces", "spaces", "--strategies", "slow.py:Slow", "--seeds", "50", "--budget", "10", "--out", "out"]
     command = [sys.executable, "-m", "tunewright", "replay", *args]
-    process = subprocess.Popen(command, cwd=here, stdout=slave, stderr=slave, start_new_session=True)
-    os.close(slave)
+    process = terminal.start(command, cwd=here, start_new_session=True)
     lines, deadline = here / "out" / "replays.jsonl", time.monotonic() + 60
-    seen = b""
     while (
         not (lines.exists() and lines.read_bytes().count(b"\n") >= 3)
         and process.poll() is None
@@ -138,14 +134,8 @@ def test_a_terminal_sees_progress_and_ctrl_c_keeps_what_was_done(here) -> None:
     ):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    while True:
-        try:
-            seen += os.read(master, 4096)
-        except OSError:
-            break
-    os.close(master)
+    said = terminal.read()
     assert process.wait(30) == 130
-    said = seen.decode()
     assert re.search(r"of 150 runs · .* left", said)
     kept = re.search(r"interrupted; (\d+) of 150 runs\s+are kept in", said)
     assert kept, said

@@ -58,7 +58,7 @@ class Learned:
         self._boosting = _lightgbm()
         self._rng, self._untried, self._moves = rng, Untried(space, rng), Moves(space, rng)
         self._space = space
-        self._encoding = Encoding(space)
+        self._encoding = Features(space)
         self._costs: dict[Config, float] = {}
         self._rows: list[list[float]] = []
         self._best = Population(self._moves, rng, ELITE)
@@ -124,7 +124,7 @@ class Learned:
         return self._boosting.train(settings, data, ROUNDS, keep_training_booster=True)
 
 
-class Encoding:
+class Features:
     """Configs as rows of numbers that trees can split: a column a variant, then those of every knob.
 
     A number is one column, its log2 if all are positive, else its rank; a text is a column a value. -1: no such knob.
