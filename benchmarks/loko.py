@@ -4,8 +4,7 @@
 
 Every candidate setting is replayed on every space; its score on a kernel is the mean of r25, r50 and r100 over that
 kernel's spaces and seeds. For each kernel, the candidate with the best mean over the other kernels is written to
-`loko.json`, which `search.py --only loko` uses; beside it the candidate that is best over all of them. The candidates
-are few and were written down before the first of them was run here.
+`loko.json`, which `search.py --only loko` uses; beside it the candidate that is best over all of them.
 """
 
 from __future__ import annotations
@@ -29,15 +28,18 @@ from tunewright.laboratory.replays import Terms, jobs
 from tunewright.laboratory.scores import Score
 from tunewright.laboratory.tables import OnDisk
 
+MIDDLE = {"near": 1.5, "far": 3.0}
 CANDIDATES: dict[str, dict[str, Any]] = {
     "as shipped": {},
-    "no slope": {"slope": 0.0},
-    "steeper": {"slope": 0.5},
-    "afar more often": {"later": "nagg"},
+    "middle scales": MIDDLE,
+    "as sure as the model": {**MIDDLE, "doubt": 1.0},
+    "less sure": {**MIDDLE, "doubt": 1.5},
+    "far less sure": {**MIDDLE, "doubt": 3.0},
+    "no slope": {**MIDDLE, "slope": 0.0},
+    "gentler": {**MIDDLE, "slope": 0.3},
     "longer scales": {"near": 2.0, "far": 4.0},
-    "slow counts more": {"reach": 2.0},
-    "local for longer": {"early": "na" * 12},
-    "three at random": {"first": 3},
+    "slow counts less": {**MIDDLE, "reach": 1.0},
+    "as it was": {"doubt": 1.0, "slope": 0.3, "reach": 1.0},
 }
 AT = (25, 50, 100)
 FIRST = 1000

@@ -252,16 +252,16 @@ def figures_of(table: Table, draws: int) -> dict[str, Any]:
     }
 
 
-def record(path: Path) -> None:
-    """Time the reduced space on every shape, and keep the table."""
+def record_table(path: Path, kernel: tw.Tuned, shapes: Sequence[Shape]) -> None:
+    """Time the space of a matrix product on every shape, and keep the table."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    configs, rows = list(REDUCED), []
-    for m, n, k in (shape for pair in SHAPES for shape in pair):
+    configs, rows = list(kernel.space), []
+    for m, n, k in shapes:
         recorder.say(f"{m} x {n} x {k}")
-        job = recorder.Job(gemm, recorder.rules(REDUCED), ((m, k), (k, n), (m, n)), np.matmul)
-        folder = gemm.kernel.cache / "recording" / f"shape-{m}-{n}-{k}-{job.mark}"
+        job = recorder.Job(kernel, recorder.rules(kernel.space), ((m, k), (k, n), (m, n)), np.matmul)
+        folder = kernel.kernel.cache / "recording" / f"shape-{m}-{n}-{k}-{job.mark}"
         folder.mkdir(parents=True, exist_ok=True)
         built = recorder.build_all(job, configs, folder / "builds.jsonl")
         timed = recorder.time_all(job, built, folder, PASSES)
@@ -272,7 +272,7 @@ def record(path: Path) -> None:
             rows.append({"M": m, "N": n, "K": k, **config, **{name: recorder.short(x) for name, x in halves.items()}})
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
-    about = {"kernel": "gemm", "device": recorder.device_name(), "compiler": gemm.backend.compiler[1]}
+    about = {"kernel": "gemm", "device": recorder.device_name(), "compiler": kernel.backend.compiler[1]}
     path.with_suffix(".json").write_text(json.dumps(about | {"flags": recorder.FLAGS}, indent=1) + "\n")
 
 
@@ -307,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = takes.parse_args(arguments)
     path = given.table or (usual if given.record else next(iter(sorted(KEPT.glob("*.parquet"))), usual))
     if given.record:
-        record(path)
+        record_table(path, gemm, [shape for pair in SHAPES for shape in pair])
     report = Report()
     report.figures = figures_of(Table.read(path), 20 if given.quick else 200)
     report.lines = lines(report.figures)

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from tunewright import Session
+from tunewright import settings as settings_module
 from tunewright.errors import SettingsError
-from tunewright.settings import Settings
+from tunewright.settings import Feature, Settings
 from tunewright.stores.layers import Layers
 
 
@@ -41,7 +42,52 @@ def test_the_cache_is_in_the_users_home_never_the_temporary_folder(monkeypatch) 
 
 
 def test_there_are_few_settings() -> None:
-    assert len(Settings.__struct_fields__) <= 15
+    tables = {"features", "aliases"}
+    assert len(set(Settings.__struct_fields__) - tables) <= 15
+
+
+def test_each_value_says_where_it_comes_from(tmp_path) -> None:
+    (tmp_path / "tunewright.toml").write_text("trials = 10\nseed = 3\n")
+    found = Settings.sources({"TUNEWRIGHT_SEED": "4"}, tmp_path, mode="frozen")
+    assert found == {
+        "trials": (10, str(tmp_path / "tunewright.toml")),
+        "seed": (4, "TUNEWRIGHT_SEED"),
+        "mode": ("frozen", "Python"),
+    }
+
+
+def test_a_feature_is_on_from_its_version_and_an_override_wins(monkeypatch) -> None:
+    monkeypatch.setattr(settings_module, "__version__", "0.3.1")
+    old, new = Feature("a", "", "0.2", "0.3"), Feature("b", "", "0.3", "0.10")
+    assert old.on
+    assert not new.on
+    monkeypatch.setattr(settings_module, "FEATURES", (old, new))
+    assert Settings().has("a")
+    assert not Settings().has("b")
+    assert Settings.read({"TUNEWRIGHT_FEATURES": "b,-a"}, Path("/nowhere")).features == {"b": True, "a": False}
+    assert not Settings(features={"a": False}).has("a")
+    with pytest.raises(SettingsError, match="no feature 'c'; features: a, b"):
+        Settings(features={"c": True})
+
+
+@pytest.mark.parametrize("wrong", [{"features": 3}, {"features": {"flights": "maybe"}}, {"aliases": {"A": 1}}])
+def test_a_table_that_is_none_is_refused(wrong, tmp_path) -> None:
+    with pytest.raises(SettingsError, match="must be a table"):
+        Settings.read({}, tmp_path, **wrong)
+
+
+def test_a_password_is_not_said_aloud() -> None:
+    settings = Settings(store="redis://:secret@cache/0 postgresql://tuner:hidden@db/x")
+    assert settings.store_name == "redis://:***@cache/0 postgresql://tuner:***@db/x"
+    assert Settings(store="/a/path with: signs@it").store_name == "/a/path with: signs@it"
+
+
+def test_the_pool_says_how_many_workers() -> None:
+    assert Settings(pool="process:5").width == 5
+    assert Settings(pool="process:5").pool_name == "process"
+    assert Settings(pool="serial").width in (1, 2)
+    with pytest.raises(SettingsError, match="process:4"):
+        Settings(pool="process:many")
 
 
 def test_a_store_that_cannot_be_opened_leaves_a_session_that_works(tmp_path, caplog) -> None:

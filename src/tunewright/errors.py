@@ -3,6 +3,7 @@
 TunewrightError
 ├── SpaceError        a knob, rule, variant, config or space is malformed
 ├── SignatureError    the arguments of a call do not fit the kernel's declaration
+├── MemoError         a call or its result cannot be remembered as it is
 ├── BackendError      a kernel cannot be built or loaded at all (no compiler, no such function)
 ├── NoDecision        nothing is stored for a key, and the mode forbids tuning
 ├── NothingWorked     every config of a run failed
@@ -23,6 +24,10 @@ class SpaceError(TunewrightError):
 
 class SignatureError(TunewrightError):
     """The arguments of a call do not fit the kernel's declaration."""
+
+
+class MemoError(TunewrightError):
+    """A call or its result cannot be remembered as it is."""
 
 
 class BackendError(TunewrightError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -13,11 +13,10 @@ import numpy as np
 from tunewright.engine.budget import Budget
 from tunewright.engine.decide import Program, Raced, Verdict, noted
 from tunewright.engine.journal import Journal
-from tunewright.engine.nearby import missing
 from tunewright.engine.prior import gathered, saving
 from tunewright.engine.run import Search, search
 from tunewright.engine.stopping import Stopping
-from tunewright.errors import NoDecision, NothingWorked, SpaceError, StoreError
+from tunewright.errors import NoDecision, NothingWorked, SpaceError, StoreError, WireError
 from tunewright.measure.attempt import Limits
 from tunewright.measure.race import Race, Terms
 from tunewright.model.decision import Decision, Problem, Tier
@@ -29,7 +28,12 @@ from tunewright.ports.store import Store
 from tunewright.ports.strategy import Informed
 from tunewright.remarks import Remarks
 from tunewright.settings import Mode, Settings
+from tunewright.sharing.flight import Flight
+from tunewright.sharing.nearby import SAME, Settled, answered, missing, served
+from tunewright.sharing.offers import Agreement
+from tunewright.sharing.untuned import Untuned
 from tunewright.spaces.config import Config
+from tunewright.stores import places
 from tunewright.stores.layers import Layers
 from tunewright.stores.memory import MemoryStore
 
@@ -39,8 +43,8 @@ log = Remarks(__name__)
 class Session:
     """A store, a mode, a budget and a way to search: answers problems with decisions.
 
-    `counts` says what happened: `hits` and `misses` of the store, `defaults` served for want of a decision,
-    `searches` made, and `measurements`, the configs that were really tried.
+    `counts` says what happened: answers by their tier (`exact`, `bucket`, ... `default`), `searches` made,
+    `measurements`, the configs that were really tried, and `replayed` ones.
     """
 
     def __init__(
@@ -59,13 +63,19 @@ class Session:
         self._store = store
         self._unkept: dict[Key, Decision] = {}
         self._lock = Lock()
+        self._settled: Settled | None = None
+        self.untuned = Untuned(lambda: self.store)  # what is called without a decision, in the mode that records it
 
     @property
     def store(self) -> Store:
         """Memory over the store that the settings name, opened on first use."""
         with self._lock:
             if self._store is None:
-                self._store = Layers(MemoryStore(), open_store(self.settings.store_location))
+                location, cache = self.settings.store_location, self.settings.cache_path
+                mirror = places.mirror_of(location, cache) if self.settings.has("mirrors") else None
+                inner = places.opened(location, mirror, cache / "store.sqlite")
+                # Ranks that agree keep in mind themselves what they agreed on.
+                self._store = inner if isinstance(inner, Agreement) else Layers(MemoryStore(), inner)
             return self._store
 
     @property
@@ -93,43 +103,79 @@ class Session:
             self.counts["replayed" if event.replayed else "measurements"] += 1
         elif isinstance(event, Started):
             self.counts["searches"] += 1
-        elif isinstance(event, Missed):
-            self.counts["defaults"] += 1
 
     def resolve(self, problem: Problem, attempt: Attempt) -> Decision:
         """The decision for `problem`: stored if there is one, else what the mode says."""
-        return self.answer(problem) or self.tune(problem, attempt)
+        return self.answer(problem) or self.led(problem, lambda: self.tune(problem, attempt))
 
     def answer(self, problem: Problem) -> Decision | None:
-        """What can be said without measuring: a stored decision, or what the mode says; None means: tune."""
-        if self.mode is Mode.OFF:
-            return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
-        if (stored := self.look_up(problem)) is not None and (self.mode is not Mode.TUNE or _complete(stored)):
-            return stored
-        if self.mode is Mode.STRICT:
+        """What can be said without measuring: the nearest that is stored, or what the mode says; None means: tune."""
+        mode = self.mode
+        if mode is Mode.OFF:
+            return self._told(problem, None)
+        stored = self.look_up(problem, like=mode in (Mode.FROZEN, Mode.RECORD) and self.settings.has("neighbours"))
+        if mode is Mode.TUNE:
+            return self._told(problem, stored) if stored is not None and _complete(stored) else None
+        if mode is Mode.STRICT and stored is None:
             raise NoDecision(missing(self.store, problem.key))
-        if self.mode is Mode.FROZEN:
-            log.warning("%s: the default is used; %s", problem.key.kernel, missing(self.store, problem.key))
-            self.emit(Missed(problem.key, Tier.DEFAULT))
-            return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
-        return None
+        return self._told(problem, stored)
 
     def known(self, problem: Problem) -> Decision:
-        """The stored decision or the default, whatever the mode: for places where nothing may be measured."""
-        return self.look_up(problem) or Decision(problem.key, problem.default, tier=Tier.DEFAULT)
+        """The nearest stored decision or the default, whatever the mode: for places where nothing may be measured."""
+        return self._told(problem, self.look_up(problem, like=True))
 
-    def look_up(self, problem: Problem) -> Decision | None:
-        """The stored decision, if its config is still in the space."""
+    def _told(self, problem: Problem, found: Decision | None) -> Decision:
+        """The answer, counted by its tier, and said aloud where it is not an answer to the question itself."""
+        answer = found or Decision(problem.key, problem.default, tier=Tier.DEFAULT)
+        if self.mode is not Mode.OFF and isinstance(self.store, Agreement):
+            answer = self.store.settle(problem.key, answer)
+        self.counts[str(answer.tier)] += 1
+        if answer.tier not in SAME and self.mode is not Mode.OFF:
+            log.warning("%s", served(self.store, problem, answer))
+            self.emit(Missed(problem.key, answer.tier))
+        return answer
+
+    def look_up(self, problem: Problem, *, like: bool = False) -> Decision | None:
+        """The stored decision for this key, under any name of its device; or for one that is `like` it."""
+        if (unkept := self._unkept.get(problem.key)) is not None:
+            return unkept
         try:
-            stored = self._unkept.get(problem.key) or self.store.get(problem.key)
-        except StoreError as error:
+            return answered(self._seen, problem, self.settings.aliases, like=like)
+        except (StoreError, WireError) as error:
             log.warning("the store is passed over: %s", error)
-            stored = None
-        if stored is not None and (problems := problem.space.objections(stored.config)):
-            log.info("%s: a stored decision is passed over: %s", problem.key.kernel, "; ".join(problems))
-            stored = None
-        self.counts["misses" if stored is None else "hits"] += 1
-        return stored
+            return None
+
+    @property
+    def _seen(self) -> Store | Settled:
+        """The store as look-ups see it: where nothing is tuned, what was missing once stays so."""
+        if self.mode is Mode.TUNE:
+            return self.store
+        if self._settled is None:
+            self._settled = Settled(self.store)
+        return self._settled
+
+    def warm(self, problems: Iterable[Problem]) -> int:
+        """Read the decisions for many problems in one go, so that calls need the store no more; how many there are."""
+        asked = list(problems)
+        keys = dict.fromkeys(key for problem in asked for key in (problem.exact or problem.key, problem.key))
+        found = self._seen.get_many(list(keys))
+        return sum(problem.key in found or problem.exact in found for problem in asked)
+
+    def led(self, problem: Problem, search: Callable[[], Decision]) -> Decision:
+        """What `search` decides, or what another process that searches the same decides: one of them is enough."""
+        if not self.settings.has("flights"):
+            return search()
+        flight = Flight(self.store, f"tune {problem.key.digest}", patience=self.settings.wait)
+
+        def published() -> Decision | None:
+            found = self.look_up(problem)
+            return found if found is not None and _complete(found) else None
+
+        decision = flight.join(search, published)
+        if decision is None:
+            log.warning("%s: another process still tunes; going on after %g s", problem.key.kernel, self.settings.wait)
+            return self.known(problem)
+        return decision
 
     def tune(
         self,
@@ -148,7 +194,7 @@ class Session:
         budget = budget or self.budget()
         earlier = self.store.get(problem.key)
         incumbent = earlier.config if earlier is not None and earlier.config in problem.space else None
-        pool: Pool = plugins.load("pools", settings.pool)(settings.width)
+        pool: Pool = plugins.load("pools", settings.pool_name)(settings.width)
         plan = self._plan(problem, budget, incumbent, fresh=fresh)
         problem, journal = plan.problem, plan.journal
         self.emit(Started(problem, settings.strategy, _at_most(problem, budget), budget.seconds, len(journal.known)))
@@ -280,14 +326,6 @@ def configure(**given: Any) -> Session:
     return _default
 
 
-def open_store(location: str) -> Store:
-    """The store at `location`: a path is SQLite's, `name:...` belongs to the store plugin of that name."""
-    scheme, colon, _ = location.partition(":")
-    name = scheme if colon and len(scheme) > 1 else "sqlite"
-    store: Store = plugins.load("stores", name).at(location)
-    return store
-
-
 def _signed_off(decision: Decision, settings: Settings, *, complete: bool) -> Decision:
     """The decision with what only the session knows: strategy, seed, versions, and whether it ran to the end."""
     from importlib.metadata import version  # noqa: PLC0415 - slow to import, and needed only after a search
@@ -302,4 +340,4 @@ def _signed_off(decision: Decision, settings: Settings, *, complete: bool) -> De
         versions={"tunewright": version("tunewright")},
         notes=notes,
     )
-    return msgspec.structs.replace(decision, evidence=evidence)
+    return decision.having(evidence=evidence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tunewright.errors import SettingsError
+from tunewright.version import __version__
 
 FILE = "tunewright.toml"
 
@@ -21,7 +23,8 @@ class Mode(StrEnum):
     """What a tuned kernel does when nothing is decided for a call."""
 
     TUNE = "tune"  # search now, remember
-    FROZEN = "frozen"  # use the default, count it, never measure: for production
+    FROZEN = "frozen"  # use the nearest decision or the default, count it, never measure: for production
+    RECORD = "record"  # as frozen, and note what is missing and what it costs, to be tuned later
     STRICT = "strict"  # raise, naming what is missing
     OFF = "off"  # always the default; look nothing up
 
@@ -30,8 +33,33 @@ def _cache_home() -> str:
     return os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 
 
+class Feature(msgspec.Struct, frozen=True):
+    """A way of working that came with a version and is on from another; a setting overrides it both ways."""
+
+    name: str
+    says: str
+    since: str
+    on_from: str
+
+    @property
+    def on(self) -> bool:
+        """Whether this version has it on by default."""
+        return _numbers(__version__) >= _numbers(self.on_from)
+
+
+FEATURES = (
+    Feature("neighbours", "frozen and record serve the nearest shape, or another device's config", "0.1.0", "0.1.0"),
+    Feature("flights", "of processes that miss one key at once one tunes, the others wait", "0.1.0", "0.1.0"),
+    Feature("mirrors", "what a server answers is kept here too, for when it is away", "0.1.0", "0.1.0"),
+)
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Python argument over environment (`TUNEWRIGHT_MODE`) over `tunewright.toml` over these defaults."""
+    """Python argument over environment (`TUNEWRIGHT_MODE`) over `tunewright.toml` over these defaults.
+
+    Two are tables: `features` (`TUNEWRIGHT_FEATURES="flights,-neighbours"`), which override what the version has on,
+    and `aliases`, other names of one device.
+    """
 
     mode: str = Mode.TUNE
     store: str = ""  # a path, or a location such as sqlite:PATH; empty: store.sqlite in the cache
@@ -41,18 +69,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0  # 0: no limit but the trials
     worth: float = 0.01  # a search ends when as many trials again are expected to gain less; 0: only with its budget
     seed: int = 0
-    pool: str = "process"  # serial: in this process, without isolation
-    workers: int = 0  # 0: two, or one on a single core
+    pool: str = "process"  # process:4, with so many workers; serial: in this process, without isolation
+    wait: float = 3600.0  # how long to wait for another process that tunes the same key, before going on without
     build_seconds: float = 120.0
     run_seconds: float = 60.0
     memory_mb: int = 4096
     resolution: float = 0.0  # 0.02: what the race could not tell to 2 % is used, but not kept; 0: all is kept
     deterministic: bool = False  # choose only among configs whose results equal the default's, bit for bit
+    features: dict[str, bool] = {}
+    aliases: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
             raise SettingsError(f"no mode {self.mode!r}; modes: {', '.join(Mode)}")
-        for name in ("trials", "workers", "seconds", "resolution", "worth"):
+        if unknown := sorted(set(self.features) - {feature.name for feature in FEATURES}):
+            raise SettingsError(f"no feature {unknown[0]!r}; features: {', '.join(f.name for f in FEATURES)}")
+        if self.pool.partition(":")[2] and not self.pool.partition(":")[2].isdigit() and "://" not in self.pool:
+            raise SettingsError(f"pool is {self.pool!r}; say serial, process, or process:4 for four workers")
+        for name in ("trials", "wait", "seconds", "resolution", "worth"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it cannot be negative")
         for name in ("build_seconds", "run_seconds", "memory_mb"):
@@ -62,15 +96,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ, directory: Path | None = None, **given: Any) -> Settings:
         """The settings in force here; `given` are Python arguments, where None means not given."""
-        merged: dict[str, Any] = _from_file(environ, directory or Path.cwd())
-        kinds = dict(zip(cls.__struct_fields__, map(type, cls.__struct_defaults__), strict=True))
+        return cls(**{name: value for name, (value, _) in cls.sources(environ, directory, **given).items()})
+
+    @classmethod
+    def sources(
+        cls, environ: Mapping[str, str] = os.environ, directory: Path | None = None, **given: Any
+    ) -> dict[str, tuple[Any, str]]:
+        """Every setting that is given anywhere: its value, and where that comes from."""
+        path, read = _from_file(environ, directory or Path.cwd())
+        found: dict[str, tuple[Any, str]] = {name: (value, str(path)) for name, value in read.items()}
+        kinds = dict(zip(cls.__struct_fields__, map(type, cls().values()), strict=True))
         for name in kinds:
-            if (text := environ.get(f"TUNEWRIGHT_{name.upper()}")) is not None:
-                merged[name] = text
-        merged |= {name: value for name, value in given.items() if value is not None}
-        if unknown := sorted(set(merged) - set(kinds)):
+            if (text := environ.get(variable := f"TUNEWRIGHT_{name.upper()}")) is not None:
+                found[name] = text, variable
+        found |= {name: (value, "Python") for name, value in given.items() if value is not None}
+        if unknown := sorted(set(found) - set(kinds)):
             raise SettingsError(f"no setting {', '.join(map(repr, unknown))}; settings: {', '.join(kinds)}")
-        return cls(**{name: _converted(name, value, kinds[name]) for name, value in merged.items()})
+        return {name: (_converted(name, value, kinds[name]), where) for name, (value, where) in found.items()}
+
+    def values(self) -> list[Any]:
+        """Every setting, in the order declared."""
+        return [getattr(self, name) for name in self.__struct_fields__]
+
+    def has(self, feature: str) -> bool:
+        """Whether a feature is on."""
+        known = next(one for one in FEATURES if one.name == feature)
+        return self.features.get(feature, known.on)
 
     @property
     def cache_path(self) -> Path:
@@ -83,13 +134,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.store or str(self.cache_path / "store.sqlite")
 
     @property
+    def store_name(self) -> str:
+        """The same, as it may be said aloud: without passwords."""
+        return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", self.store_location)
+
+    @property
+    def pool_name(self) -> str:
+        """The pool's plugin."""
+        return self.pool.partition(":")[0]
+
+    @property
     def width(self) -> int:
         """How many workers try configs at once: by default one builds while another times."""
-        return self.workers or min(2, os.cpu_count() or 1)
+        width = self.pool.partition(":")[2]
+        return int(width) if width.isdigit() and int(width) else min(2, os.cpu_count() or 1)
 
 
-def _from_file(environ: Mapping[str, str], directory: Path) -> dict[str, Any]:
-    """The settings of the nearest file: named by TUNEWRIGHT_CONFIG, else here, else in the user's configuration."""
+def _from_file(environ: Mapping[str, str], directory: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The nearest file and its settings: named by TUNEWRIGHT_CONFIG, else here, else in the user's configuration."""
     home = environ.get("XDG_CONFIG_HOME") or "~/.config"
     named = environ.get("TUNEWRIGHT_CONFIG")
     for path in [Path(named)] if named else [directory / FILE, Path(home).expanduser() / FILE]:
@@ -97,13 +159,19 @@ def _from_file(environ: Mapping[str, str], directory: Path) -> dict[str, Any]:
             import tomllib  # noqa: PLC0415 - most processes have no such file
 
             try:
-                return tomllib.loads(path.read_text())
+                return path, tomllib.loads(path.read_text())
             except (OSError, tomllib.TOMLDecodeError) as error:
                 raise SettingsError(f"cannot read {path}: {error}") from error
-    return {}
+    return None, {}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def _converted(name: str, value: Any, kind: type) -> Any:
+    if kind is dict:
+        return _table(name, value)
     if kind in (str, Mode):
         return str(value)
     if kind is bool and isinstance(value, str):
@@ -114,3 +182,17 @@ def _converted(name: str, value: Any, kind: type) -> Any:
         return kind(value)
     except (TypeError, ValueError) as error:
         raise SettingsError(f"{name} is {value!r}; it must be a number") from error
+
+
+def _table(name: str, value: Any) -> dict[str, Any]:
+    """A table as the file has it, or as a line: `flights,-neighbours` for features, `A=B,C=D` for aliases."""
+    if isinstance(value, str):
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        if name == "features":
+            return {part.lstrip("+-"): not part.startswith("-") for part in parts}
+        value = {name: other for name, _, other in (part.partition("=") for part in parts)}
+    wanted = bool if name == "features" else str
+    if not isinstance(value, Mapping) or not all(isinstance(item, wanted) for item in value.values()):
+        said = "flights = true" if name == "features" else '"A800" = "A100"'
+        raise SettingsError(f"{name} is {value!r}; it must be a table such as {{{said}}}")
+    return dict(value)

@@ -184,7 +184,7 @@ def test_a_whole_search_is_worth_more_than_an_interrupted_one_published_meanwhil
     own = session(store=store)
     tuned = tuned_with(own, [])
     partial = decide(tuned.problem([]), [timed(2, 1)])
-    partial = msgspec.structs.replace(partial, evidence=msgspec.structs.replace(partial.evidence, complete=False))
+    partial = partial.having(evidence=msgspec.structs.replace(partial.evidence, complete=False))
     own.listeners.append(lambda event: store.put(partial) if isinstance(event, Tried) else None)
     assert tuned.decide().evidence.complete
     assert store.get(tuned.problem([]).key).evidence.complete

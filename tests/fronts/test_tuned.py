@@ -48,10 +48,10 @@ def test_a_second_call_measures_nothing_and_a_second_kernel_reads_the_store() ->
     first = make(session=session(store=store))
     first(np.ones(8))
     first(np.ones(8))
-    assert first.session.counts == {"misses": 1, "searches": 1, "measurements": 3}
+    assert first.session.counts == {"searches": 1, "measurements": 3}
     second = make(session=session(store=store, mode="strict"))
     second(np.ones(8))
-    assert second.session.counts == {"hits": 1}
+    assert second.session.counts == {"exact": 1}
 
 
 def test_a_second_process_under_another_path_measures_nothing(tmp_path) -> None:
@@ -79,7 +79,7 @@ def test_frozen_serves_the_default_says_so_and_measures_nothing(caplog) -> None:
     with caplog.at_level(logging.WARNING):
         assert tuned(np.ones(8)) == 8
         assert tuned(np.ones(8)) == 8
-    assert tuned.session.counts == {"misses": 1, "defaults": 1}
+    assert tuned.session.counts == {"default": 1}
     assert caplog.text.count("the default is used") == 1
     assert tuned.decide(np.ones(8)).tier is Tier.DEFAULT
     assert tuned.decide(np.ones(8)).config == tw.Config(step=2)
@@ -100,7 +100,7 @@ def test_off_looks_nothing_up() -> None:
     make(session=session(store=store))(np.ones(8))
     off = make(session=session(store=store, mode="off"), default={"step": 4})
     assert off.decide(np.ones(8)).config == tw.Config(step=4)
-    assert off.session.counts == {}
+    assert off.session.counts == {"default": 1}
 
 
 def test_a_decision_outside_the_space_is_passed_over_and_a_wider_space_keeps_it() -> None:
@@ -242,7 +242,7 @@ def test_a_decision_by_hand() -> None:
         (lambda: make()(np.ones((2, 2))), SignatureError, "declared as"),
         (lambda: make(lambda *args, step: 1), SignatureError, "name each argument"),
         (lambda: make(session=session(strategy="nope"))(np.ones(2)), PluginError, "installed: anneal, bayes"),
-        (lambda: session(mode="fast"), SettingsError, "modes: tune, frozen, strict, off"),
+        (lambda: session(mode="fast"), SettingsError, "modes: tune, frozen, record, strict, off"),
         (lambda: session(trails=5), SettingsError, "no setting 'trails'"),
         (lambda: session(trials="many"), SettingsError, "must be a number"),
     ],
@@ -342,7 +342,7 @@ def test_an_interrupted_search_is_resumed_by_the_next_call() -> None:
     assert later.session.counts["measurements"] == 2
     frozen = make(session=session(store=store, mode="frozen"))
     frozen(np.ones(8))
-    assert frozen.session.counts == {"hits": 1}
+    assert frozen.session.counts == {"exact": 1}
 
 
 def test_inputs_unlike_the_call_are_remarked_upon(caplog) -> None:
@@ -420,3 +420,19 @@ def test_a_kernel_goes_to_other_processes_by_name() -> None:
     assert pickle.loads(pickle.dumps(double)) is double  # noqa: S301 - our own bytes
     with pytest.raises(TypeError, match="cannot be found by name"):
         pickle.dumps(make())
+
+
+def test_calls_that_are_warmed_up_are_read_in_one_go() -> None:
+    class Counting(MemoryStore):
+        asked = 0
+
+        def get_many(self, keys):
+            self.asked += 1
+            return super().get_many(keys)
+
+    store = Counting()
+    make(session=session(store=store))(np.ones(8, np.float32))  # of the dtype that sizes are made in
+    frozen = make(session=session(store=store, mode="frozen"))
+    store.asked = 0
+    assert frozen.warm([{"N": 8}, {"N": 9}, (np.ones(10),)]) == 1
+    assert store.asked == 1

@@ -13,8 +13,8 @@ import pytest
 from tunewright.measure import quiet
 from tunewright.measure.quiet import Watch, floor
 from tunewright.measure.race import Terms, run
-from tunewright.model import wire
 from tunewright.model.conditions import Conditions
+from tunewright.sharing import wire
 
 CORES = os.cpu_count() or 1
 needs_proc = pytest.mark.skipif(not quiet._STAT.exists(), reason="this system has no /proc/stat")

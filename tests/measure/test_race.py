@@ -9,9 +9,9 @@ from tunewright.engine.decide import decide, noted
 from tunewright.measure import race
 from tunewright.measure.race import Stopped, Terms
 from tunewright.measure.stats import SURE, _student, paired
-from tunewright.model import wire
 from tunewright.model.decision import Problem
 from tunewright.model.trial import Timing, Trial
+from tunewright.sharing import wire
 from tunewright.spaces.config import Config
 from tunewright.spaces.space import Knob, Space
 from tunewright.testing.keys import KEY

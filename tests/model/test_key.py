@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunewright.model import wire
 from tunewright.model.device import Device
 from tunewright.model.key import Key, flatten
 from tunewright.model.signature import Signature
+from tunewright.sharing import wire
 from tunewright.testing.keys import KEY, other_key
 
 words = st.text(min_size=1, max_size=8)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tunewright import Config
 from tunewright.errors import WireError
-from tunewright.model import wire
 from tunewright.model.key import SCHEMA
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
+from tunewright.sharing import wire
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED
 
 GOLDEN = Path(__file__).parent.parent / "golden"

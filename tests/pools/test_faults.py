@@ -23,10 +23,9 @@ def faulty():
     sys.path.remove(str(KERNELS))
 
 
-@pytest.mark.parametrize("pool", ["process"])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_every_fault_is_a_result(faulty, pool, workers) -> None:
-    session = tw.Session(pool=pool, workers=workers, **LIMITS)
+@pytest.mark.parametrize("pool", ["process:1", "process:2"])
+def test_every_fault_is_a_result(faulty, pool) -> None:
+    session = tw.Session(pool=pool, **LIMITS)
     faulty.twice.using(session)
     x, y = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
     before = x.copy()

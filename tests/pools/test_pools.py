@@ -97,7 +97,7 @@ def test_one_worker_times_at_a_time(tmp_path, monkeypatch) -> None:
         with log.open("a") as file:
             file.write("out\n")
 
-    session = Session(workers=3, strategy="exhaustive")
+    session = Session(pool="process:3", strategy="exhaustive")
     tune(Space(Knob("k", range(6))), session=session)(kernel)()
     # Also the expected result, which each worker computes first, and the race at the end.
     assert session.counts["measurements"] == 6

@@ -225,7 +225,7 @@ def _value(offered: Sequence[Value], text: str) -> Value:
 
 def require_working(configs: dict[Config, str], attempt: Attempt, session: Session) -> None:
     """Only what gives right results is raced; a race itself does not look."""
-    pool: Pool = plugins.load("pools", session.settings.pool)(1)
+    pool: Pool = plugins.load("pools", session.settings.pool_name)(1)
     try:
         for trial in pool.run(attempt, map(Entry, configs)):
             if isinstance(failure := trial.outcome, Failure):

@@ -11,15 +11,15 @@ import click
 from tunewright.backends.replay import Recording
 from tunewright.cli import knobs, output
 from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
-from tunewright.engine.nearby import Near, nearest
 from tunewright.errors import NoDecision
-from tunewright.model.decision import Decision, Problem
+from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.key import Key
 from tunewright.model.trial import Failure, Trial
 from tunewright.report import figures, words
 from tunewright.report.importance import Importances
 from tunewright.report.progress import verdict
 from tunewright.session import Session
+from tunewright.sharing.nearby import SAME, Near, nearest
 from tunewright.spaces.rule import Knob
 from tunewright.spaces.space import Space
 
@@ -77,7 +77,7 @@ def _nothing(kernel: str | None, session: Session) -> str:
     what = f"nothing is decided for {kernel!r}" if kernel else "nothing is decided yet"
     others = sorted({decision.key.kernel for decision in session.store.decisions()})
     there = f"; the store has {', '.join(others)}" if others and kernel else ""
-    return f"{what} in {session.settings.store_location}{there}. Tune a kernel: tunewright tune FILE.py:NAME"
+    return f"{what} in {session.settings.store_name}{there}. Tune a kernel: tunewright tune FILE.py:NAME"
 
 
 def _one_key(session: Session, kernel: str | None, prefix: str) -> Key:
@@ -112,12 +112,13 @@ def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bo
         knobs.for_one(len(wanted))
     for sizes in wanted:
         problem = kernel.problem(kernel.example(sizes))
-        decision = session.look_up(problem)
-        near = [] if decision else nearest(session.store, problem.key)
+        decision = session.look_up(problem, like=True)
+        near = [] if decision and decision.tier in SAME else nearest(session.store, problem.exact or problem.key)
         answers.append(
             {
                 "key": output.plain(problem.key),
                 "digest": problem.key.digest,
+                "tier": decision.tier if decision else Tier.DEFAULT,
                 "decision": output.plain(decision) if decision else None,
                 "nearest": [{"digest": d.key.digest, "differences": fields} for d, fields in near],
             }
@@ -143,23 +144,14 @@ def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bo
 def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: str) -> None:
     key = problem.key
     output.say(f"{key.kernel}  {key.signature} · {key.device}", "bold")
+    output.say("  " + ", ".join(f"{name} {value}" for name, value in key.mode.items()))
     if decision is not None:
-        output.say(f"exact: {verdict(decision)}")
-        if (evidence := decision.evidence) is not None:
-            output.say(
-                f"found by {evidence.strategy} (seed {evidence.seed}) in {words.counted(evidence.trials, 'trial')}, "
-                f"{evidence.failures} failed; {evidence.clock} clock, {key.mode.get('regime', 'hot')}; "
-                f"{evidence.when}; tunewright {evidence.versions.get('tunewright', '?')}"
-            )
-            if evidence.remains is not None:
-                output.say(f"its model expects that the best config there is is {evidence.remains:.1%} faster")
-            for tie in evidence.ties:
-                bits = "same" if tie.fingerprint == evidence.fingerprint else "other"
-                output.say(f"  within noise: {tie.config}  {words.seconds(tie.seconds)}, {bits} results bit for bit")
-            for complaint in evidence.conditions.complaints() if evidence.conditions else ():
-                output.say(f"  while the finalists raced, {complaint}")
-        return
-    output.say(f"default: {problem.default} (nothing is decided for this key)")
+        _evidence(problem, decision)
+        if decision.tier in SAME:
+            return
+        output.say("that is what frozen mode serves; nothing is decided for this key itself")
+    else:
+        output.say(f"default: {problem.default} (nothing is decided for this key)")
     for stored, fields in near:
         output.say(f"nearest stored key {stored.key.digest[:10]} differs in {words.counted(len(fields), 'field')}:")
         for name, (mine, theirs) in fields.items():
@@ -167,6 +159,27 @@ def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: 
     if not near:
         output.say("no other key of this kernel is stored")
     output.say(f"tune it with: {remedy}")
+
+
+def _evidence(problem: Problem, decision: Decision) -> None:
+    """Why this config: how it was found, what tied with it, under which conditions."""
+    output.say(f"{decision.tier}: {verdict(decision)}")
+    if decision.tier is Tier.BUCKET and problem.exact is not None:
+        output.say(f"  {problem.exact.signature} is served by its bucket")
+    if (evidence := decision.evidence) is None:
+        return
+    output.say(
+        f"found by {evidence.strategy} (seed {evidence.seed}) in {words.counted(evidence.trials, 'trial')}, "
+        f"{evidence.failures} failed; {evidence.clock} clock, {problem.key.mode.get('regime', 'hot')}; "
+        f"{evidence.when}; tunewright {evidence.versions.get('tunewright', '?')}"
+    )
+    if evidence.remains is not None:
+        output.say(f"its model expects that the best config there is is {evidence.remains:.1%} faster")
+    for tie in evidence.ties:
+        bits = "same" if tie.fingerprint == evidence.fingerprint else "other"
+        output.say(f"  within noise: {tie.config}  {words.seconds(tie.seconds)}, {bits} results bit for bit")
+    for complaint in evidence.conditions.complaints() if evidence.conditions else ():
+        output.say(f"  while the finalists raced, {complaint}")
 
 
 @click.command()

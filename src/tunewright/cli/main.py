@@ -13,7 +13,9 @@ from tunewright.cli.look import explain, show, trials
 from tunewright.cli.quiet import quiet
 from tunewright.cli.race import race
 from tunewright.cli.replay import replay
+from tunewright.cli.settings import settings
 from tunewright.cli.space import space
+from tunewright.cli.store import store
 from tunewright.cli.tune import tune
 from tunewright.errors import NoDecision, NothingWorked, TunewrightError
 
@@ -34,7 +36,7 @@ def command(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
-for part in (tune, show, explain, trials, space, race, quiet, replay):
+for part in (tune, show, explain, trials, store, settings, space, race, quiet, replay):
     command.add_command(part)
 replay.add_command(import_)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tunewright.model import wire
+from tunewright.sharing import wire
 
 
 def as_json(value: Any) -> None:

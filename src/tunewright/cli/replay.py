@@ -110,7 +110,7 @@ def _origins(places: Sequence[Path], location: str | None) -> list[Origin]:
     if not places and location is None:
         raise click.UsageError(
             "say what to search: --spaces DIR (recordings), or --store LOCATION (journals of kernels you tuned; yours "
-            f"is {Settings.read().store_location})"
+            f"is {Settings.read().store_name})"
         )
     return [*on_disk(places), *(in_store(location) if location is not None else [])]
 

@@ -76,7 +76,7 @@ def sizes_of(kernel: Tuned, shapes: tuple[str, ...]) -> list[dict[str, int]]:
         return [_sizes(kernel, text) for text in shapes]
     if kernel.declared.shapes:
         return [dict(shape) for shape in kernel.declared.shapes]
-    if not kernel.parameters or kernel.has_default_inputs():
+    if not kernel.parameters or kernel.declared.has_default_inputs():
         return [{}]
     example = ",".join(f"{name}=512" for name in kernel.dims) or "M=512"
     raise SignatureError(f"say for which sizes: --shape {example}, or declare `shapes=[...]` in @tune")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import click
 import msgspec
 
-from tunewright.cli import output
+from tunewright.cli import output, recorded
 from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
 from tunewright.engine.budget import Budget
 from tunewright.errors import NoDecision, StoreError
@@ -16,30 +18,51 @@ from tunewright.model.decision import Decision, Problem
 from tunewright.model.event import Decided, Event
 from tunewright.model.key import Key
 from tunewright.report.progress import Progress, verdict
-from tunewright.session import Session, open_store
+from tunewright.session import Session
+from tunewright.settings import Mode
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", required=False)
+@click.option("--recorded", is_flag=True, help="What mode=record found missing instead: what cost most time first.")
 @shape_option
 @click.option("--budget", help="What a search may cost: 200 (trials), 60s, 5m, 1h, or both: 200,5m.")
 @click.option("--strategy", help="How to search: portfolio, random, exhaustive, ... or a plugin.")
 @click.option("--seed", type=int, help="The same seed proposes the same configs.")
 @click.option("--seeds", type=click.Path(exists=True, dir_okay=False), help="A JSON list of configs to try first.")
-@click.option("--workers", type=int, help="Processes that build and try configs; one at a time is timed.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes that build and try configs; one at a time is timed."
+)
 @click.option("--program", help="The command the kernel is for: a winner that makes it slower is refused.")
 @click.option("--pool", help="Where attempts run: process (isolated) or serial (in this process).")
 @click.option("--more", is_flag=True, help="Search on, although there is a decision.")
 @click.option("--fresh", is_flag=True, help="Start over: repeat what earlier runs tried.")
 @store_option
 @json_option
-def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: Any) -> None:
+def tune(target: str | None, shapes: tuple[str, ...], **options: Any) -> None:
     """Find the best config of the kernel TARGET (FILE.py:NAME) and remember it.
 
     Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what was found.
     """
-    fresh, more, as_json = (options.pop(name) for name in ("fresh", "more", "as_json"))
-    kernel = kernel_at(target)
+    if (workers := options.pop("workers")) is not None:
+        options["pool"] = f"{options['pool'] or 'process'}:{workers}"
+    if options.pop("recorded"):
+        answers = [
+            told for kernel, args in recorded.calls(target, options["store"]) for told in _tune(kernel, [args], options)
+        ]
+    elif target is None:
+        raise click.UsageError("say which kernel: tunewright tune FILE.py:NAME, or tunewright tune --recorded")
+    else:
+        kernel = kernel_at(target)
+        answers = _tune(kernel, (kernel.example(sizes) for sizes in sizes_of(kernel, shapes)), options)
+    if options["as_json"]:
+        output.as_json(answers[0] if len(answers) == 1 else answers)
+
+
+def _tune(kernel: Tuned, calls: Iterable[list[Any]], given: Mapping[str, Any]) -> list[Any]:
+    """Tune a kernel for some calls, each unless it is decided; what to say of each."""
+    options = {**given, "mode": Mode.TUNE}
+    fresh, more, as_json, budget = (options.pop(name) for name in ("fresh", "more", "as_json", "budget"))
     said = {name: value for name in ("program", "seeds") if (value := options.pop(name))}
     kernel.declared = msgspec.structs.replace(kernel.declared, **said)
     # A store object that a kernel brings may be anywhere, also in memory on purpose; one that is named must hold.
@@ -55,8 +78,7 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
             noisy.add(event.decision.key)
 
     session.listeners.append(note)
-    for sizes in sizes_of(kernel, shapes):
-        args = kernel.example(sizes)
+    for args in calls:
         stored = None if fresh or more else session.look_up(kernel.problem(args))
         if stored is not None and (stored.evidence is None or stored.evidence.complete):
             answers.append(_told(session, stored, as_json, known=True))
@@ -64,12 +86,14 @@ def tune(target: str, shapes: tuple[str, ...], budget: str | None, **options: An
         limit = Budget(spend.trials, spend.seconds) if spend else session.budget()
         if more and limit.trials is not None:  # as many again
             limit.trials += len({trial.config for trial in session.store.trials(kernel.problem(args).key)})
-        answers.append(_told(session, _searched(kernel, args, limit, fresh), as_json, known=False))
-        asked.append(kernel.problem(args))
-    if as_json:
-        output.as_json(answers[0] if len(answers) == 1 else answers)
+        problem = kernel.problem(args)
+        search = partial(_searched, kernel, args, limit, fresh)
+        decision = search() if fresh or more else session.led(problem, search)
+        answers.append(_told(session, decision, as_json, known=False))
+        asked.append(problem)
     for problem in asked if named else ():
         _require_kept(session, problem, noisy)
+    return answers
 
 
 def _require_kept(session: Session, problem: Problem, noisy: set[Key]) -> None:
@@ -80,9 +104,9 @@ def _require_kept(session: Session, problem: Problem, noisy: set[Key]) -> None:
             "`tunewright quiet` says what disturbs it; the trials are kept, so the same command only races again. "
             "Or raise the setting `resolution`."
         )
-    if open_store(session.settings.store_location).get(problem.key) is not None:
+    if Session(session.settings).store.get(problem.key) is not None:
         return
-    raise StoreError(f"the decision was not kept in {session.settings.store_location}; give another --store")
+    raise StoreError(f"the decision was not kept in {session.settings.store_name}; give another --store")
 
 
 def _searched(kernel: Tuned, args: list[Any], budget: Budget | None, fresh: bool) -> Decision:

@@ -129,7 +129,7 @@ def noted(decision: Decision, *also: str, **more: Any) -> Decision:
     """The decision with more to say."""
     assert decision.evidence is not None
     evidence = msgspec.structs.replace(decision.evidence, **{"notes": (*decision.evidence.notes, *also), **more})
-    return msgspec.structs.replace(decision, evidence=evidence)
+    return decision.having(evidence=evidence)
 
 
 def weighed(decision: Decision, whole: Race) -> Decision:

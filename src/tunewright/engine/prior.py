@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tunewright.engine.nearby import apart
 from tunewright.errors import StoreError
 from tunewright.model.decision import Problem
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
 from tunewright.ports.strategy import Prior, Source
 from tunewright.remarks import Remarks
+from tunewright.sharing.nearby import apart
 from tunewright.spaces.config import Config
 
 log = Remarks(__name__)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from tunewright.backends.host import digest, source_of
 from tunewright.cases.case import Case, Maker
 from tunewright.errors import SignatureError
 from tunewright.fronts.seeds import Seeds
@@ -68,3 +70,24 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
             raise SignatureError(f"no regime {self.regime!r}; regimes: {', '.join(Regime)}")
         if strays := [case for case in self.cases if not isinstance(case, Case)]:
             raise SignatureError(f"cases are written as Case(weight=3, M=100), not {strays[0]!r}")
+
+    def has_default_inputs(self) -> bool:
+        """Whether the `inputs` function can be called without sizes."""
+        made = self.inputs
+        return made is not None and all(p.default is not p.empty for p in inspect.signature(made).parameters.values())
+
+    def mode(self) -> dict[str, str]:
+        """How the kernel is executed and judged: what of its declaration changes the answer."""
+        mode = {"threads": str(self.threads), "regime": str(self.regime), "check": self._judge()}
+        if self.numerics:
+            mode["numerics"] = ", ".join(sorted(self.numerics))
+        if self.cases:
+            makers = [source_of(case.inputs) for case in self.cases if case.inputs]
+            mode["cases"] = digest(*map(repr, self.cases), *makers)[:12]
+        return mode
+
+    def _judge(self) -> str:
+        """What results are judged by: a decision proven by another reference has proven something else."""
+        by = digest(source_of(self.reference))[:12] if self.reference else "the default config"
+        by = f"{by} in the same precision" if self.precision == "same" else by
+        return by if self.tolerance is None else f"{by} within {self.tolerance}"

@@ -20,9 +20,10 @@ from tunewright.measure.race import Race, Terms, run
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.ports.store import Store
-from tunewright.session import Session, open_store
+from tunewright.session import Session
 from tunewright.settings import Mode
 from tunewright.spaces.config import Config
+from tunewright.stores import places
 from tunewright.stores.layers import Layers
 from tunewright.stores.memory import MemoryStore
 
@@ -72,7 +73,7 @@ def _call(kernel: Pinnable, program: Callable[[], Any], key: Key, config: Config
             start = perf_counter()
             program()
             took = perf_counter() - start
-        if not session.counts["hits"]:
+        if not session.counts["exact"] + session.counts["bucket"]:
             raise BackendError(
                 f"the program never called {key.kernel} with {key.signature}, so it cannot judge a config for that; "
                 "give another `program=`, or none"
@@ -88,7 +89,7 @@ def _raced_commands(session: Session, command: str, key: Key, configs: Sequence[
         visits = []
         for number, config in enumerate(configs):
             place = str(Path(folder) / f"{number}.sqlite")
-            copy = open_store(place)
+            copy = places.at(place)
             for decision in session.store.decisions():
                 copy.put(decision)
             _holding(copy, Decision(key, config))

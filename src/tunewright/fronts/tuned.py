@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial, update_wrapper
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from tunewright.backends.host import digest, source_of
 from tunewright.backends.python import Python
 from tunewright.cases.case import Case
 from tunewright.cases.inputs import Inputs
@@ -22,6 +21,7 @@ from tunewright.errors import SignatureError, SpaceError
 from tunewright.fronts.buckets import Buckets
 from tunewright.fronts.call import cached_call
 from tunewright.fronts.declaration import Declaration
+from tunewright.fronts.naming import check_names
 from tunewright.fronts.seeds import seeds_of
 from tunewright.measure.attempt import Bench, Check, Manner
 from tunewright.measure.clock import Regime
@@ -32,6 +32,10 @@ from tunewright.ports.backend import Backend, Kernel, Launch
 from tunewright.ports.pool import Attempt
 from tunewright.remarks import Remarks
 from tunewright.session import Session, current_session
+from tunewright.settings import Mode
+from tunewright.sharing import wire
+from tunewright.sharing.nearby import SAME
+from tunewright.sharing.records import Want
 from tunewright.spaces.config import Config
 from tunewright.spaces.space import Space
 
@@ -57,34 +61,12 @@ class Tuned:
         self._ready: dict[Hashable, Launch] = {}
         self._lock = RLock()
         self._is_pinned = False
-        self._check_names()
+        check_names(self)
         reading = self.backend.signature(Kernel(self.name, function, self.parameters, Path()))
         call = cached_call(self.parameters, reading, self._ready, self._prepare)
         # Python looks for `__call__` in the class: each kernel has one of its own, with the call written out for it.
         self.__class__ = type("Tuned", (Tuned,), {"__call__": call, "__doc__": function.__doc__ or Tuned.__doc__})
         update_wrapper(self, function)
-
-    def _check_names(self) -> None:
-        """Refuse at the declaration what could only fail at a call."""
-        taken = list(inspect.signature(self.function).parameters)
-        own = [parameter.name for parameter in self.parameters]
-        if inspect.iscoroutinefunction(self.function) or own[:1] == ["self"]:
-            raise SignatureError(f"{self.name}: a kernel is a plain function, no coroutine and no method")
-        if isinstance(self.backend, Python) and not self.space.variants:
-            if strangers := [name for name in self.space.names if name not in taken]:
-                raise SpaceError(f"{self.name} takes no argument {strangers[0]!r}; a Python kernel takes knobs by name")
-            if taken[: len(own)] != own:
-                raise SpaceError(f"{self.name}: knobs come after the other arguments, best after a *")
-        strange = [n for case in self.declared.cases for n in case.sizes if n not in self.dims]
-        if strange:
-            raise SignatureError(f"a case sizes {strange[0]!r}; {self.name} has {', '.join(self.dims) or 'no names'}")
-        if shared := set(self.dims) & set(self.space.names):
-            raise SpaceError(f"{', '.join(sorted(shared))} names both a knob and a dimension; rename one")
-        if unknown := [name for name in self.buckets if name not in self.dims]:
-            raise SignatureError(
-                f"buckets name {', '.join(unknown)}, but no argument has such a dimension; "
-                f'declare it, as in `a: In("{unknown[0]}")`'
-            )
 
     def _required(self, config: Mapping[str, Any]) -> Config:
         """A config of the space; one that was left out for its numerics says how to allow it."""
@@ -106,6 +88,8 @@ class Tuned:
                 decision = self.decide(*args)
                 exact = Signature.of(self.parameters, args)
                 launch = self.backend.load(self.kernel, self.backend.build(self.kernel, decision.config, exact))
+                if self.session.mode is Mode.RECORD and decision.tier not in SAME:
+                    launch = self.session.untuned.watched(self._want(args), launch)
                 while len(self._ready) >= MOST_LAUNCHERS:
                     self._ready.pop(next(iter(self._ready)))
                 self._ready[mark] = launch
@@ -146,35 +130,31 @@ class Tuned:
         return list(dict.fromkeys(d for role in roles for d in role.dims if isinstance(d, str)))
 
     @cached_property
-    def _judge(self) -> str:
-        """What results are judged by: a decision proven by another reference has proven something else."""
-        said = self.declared
-        by = digest(source_of(said.reference))[:12] if said.reference else "the default config"
-        by = f"{by} in the same precision" if said.precision == "same" else by
-        return by if said.tolerance is None else f"{by} within {said.tolerance}"
-
-    @cached_property
     def _mode(self) -> dict[str, str]:
-        """How the kernel is executed and judged: what of its declaration changes the answer."""
-        said = self.declared
-        mode = {"threads": str(said.threads), "regime": str(said.regime), "check": self._judge}
-        if said.numerics:
-            mode["numerics"] = ", ".join(sorted(said.numerics))
-        if said.cases:
-            makers = [source_of(case.inputs) for case in said.cases if case.inputs]
-            mode["cases"] = digest(*map(repr, said.cases), *makers)[:12]
-        return mode
-
-    def has_default_inputs(self) -> bool:
-        """Whether the `inputs` function can be called without sizes."""
-        made = self.declared.inputs
-        return made is not None and all(p.default is not p.empty for p in inspect.signature(made).parameters.values())
+        """How the kernel is executed and judged."""
+        return self.declared.mode()
 
     def problem(self, args: Sequence[Any]) -> Problem:
         """What has to be decided for a call with `args`."""
         mode = {**self._mode, "results": "bitwise"} if self.session.settings.deterministic else self._mode
-        signature = Signature.of(self.parameters, args, self.buckets)
-        return Problem(self.backend.key(self.kernel, signature, mode), self.space, self.default)
+        signature, exact = (Signature.of(self.parameters, args, bucket) for bucket in (self.buckets, None))
+        key = self.backend.key(self.kernel, signature, mode)
+        own = None if exact == signature else msgspec.structs.replace(key, signature=exact)
+        return Problem(key, self.space, self.default, exact=own)
+
+    def _want(self, args: Sequence[Any]) -> Want:
+        """What to tune for calls like this, and how to find and call the kernel then."""
+        try:
+            recipe = wire.encode(self._recipe(args, Signature.of(self.parameters, args).dims, -1)).decode()
+        except SignatureError as error:
+            log.warning("%s: calls like this are recorded, but cannot be made again: %s", self.name, error)
+            recipe = ""
+        return Want(self.problem(args).key, 0, 0.0, self.target() or "", recipe)
+
+    def warm(self, calls: Iterable[Sequence[Any]]) -> int:
+        """Read the decisions for many calls in one go; how many of them are decided. Sizes do for arguments."""
+        given = [self.example(call) if isinstance(call, Mapping) else call for call in calls]
+        return self.session.warm([self.problem(args) for args in given])
 
     def decide(self, *args: Any) -> Decision:
         """The decision for a call with `args`; stored, tuned or default, as the session's mode says."""
@@ -183,7 +163,7 @@ class Tuned:
         found = self.session.known(problem) if only_known else self.session.answer(problem)
         if found is not None:
             return found
-        return self._tuned(problem, args, self.budget())
+        return self.session.led(problem, lambda: self._tuned(problem, args, self.budget()))
 
     def tune(self, *args: Any, budget: Budget | None = None, fresh: bool = False) -> Decision:
         """Search for the best config for `args` now, whatever is stored; earlier trials count unless `fresh`."""
@@ -275,7 +255,7 @@ class Tuned:
     def attempt(self, cases: Sequence[Inputs]) -> Attempt:
         """An attempt for the session's pool: isolated, unless attempts are to run in this process."""
         own, cache = self.session, self.kernel.cache
-        if own.settings.pool == "serial":
+        if own.settings.pool_name == "serial":
             return self.bench(cases, cache)
         from tunewright.pools.isolate import Isolated  # noqa: PLC0415 - sockets and processes, only where one tunes
 

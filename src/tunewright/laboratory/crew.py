@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from tunewright.errors import PluginError, TunewrightError
 from tunewright.laboratory.ledger import Ledger
 from tunewright.laboratory.replays import Job, Trace, perform
-from tunewright.model import wire
+from tunewright.sharing import wire
 
 Done = Callable[[int, int], None]
 """Told how many traces there are, and how many of them were known before."""

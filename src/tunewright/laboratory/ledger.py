@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tunewright.errors import SettingsError, WireError
 from tunewright.laboratory.replays import Stamp, Trace
-from tunewright.model import wire
+from tunewright.sharing import wire
 
 NAME = "replays.jsonl"
 

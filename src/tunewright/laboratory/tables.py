@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from tunewright.backends.replay import Recording
 from tunewright.errors import SettingsError, SpaceError
-from tunewright.model import wire
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
-from tunewright.session import open_store
+from tunewright.sharing import wire
 from tunewright.spaces.config import VARIANT, Config, Value
 from tunewright.spaces.rule import Knob, Rule
 from tunewright.spaces.space import Space, Variant
+from tunewright.stores import places
 
 ENOUGH = 20
 """Trials of one key that make a journal worth a replay."""
@@ -102,7 +102,7 @@ class InStore:
         return Table.of(self.name, Recording.of(key, spanned(list(last)), last.values()))
 
     def _journal(self) -> tuple[Key, list[Trial]]:
-        store = open_store(self.location)
+        store = places.at(self.location)
         for key in store.keys(self.kernel):
             if key.digest == self.key:
                 return key, list(store.trials(key))
@@ -132,7 +132,7 @@ def on_disk(places: Iterable[Path]) -> list[OnDisk]:
 
 def in_store(location: str) -> list[InStore]:
     """The journals of a store that hold enough trials, some of which worked."""
-    store, found = open_store(location), []
+    store, found = places.at(location), []
     for key in store.keys(None):
         last = {trial.config: trial for trial in store.trials(key)}
         if len(last) >= ENOUGH and any(trial.works for trial in last.values()):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -27,12 +29,14 @@ class Problem(msgspec.Struct, frozen=True):
     """A key, the space its config comes from, and the config that is used where nothing is decided.
 
     `seeds` are configs worth trying first: an earlier decision, a heuristic's proposal, another tool's table.
+    `exact` is the key of the call itself, where `key` is that of the bucket which stands for it.
     """
 
     key: Key
     space: Space
     default: Config
     seeds: tuple[Config, ...] = ()
+    exact: Key | None = None
 
 
 class Finalist(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -97,10 +101,61 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.default_seconds / self.seconds if self.default_seconds and self.seconds else None
 
 
-class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a key. The tier belongs to the answer, not to the record: stored ones are exact."""
+class Decision:
+    """The answer to a key. The tier belongs to the answer, not to the record: stored ones are exact.
 
-    key: Key
-    config: Config
-    evidence: Evidence | None = None
-    tier: Tier = Tier.EXACT
+    One that was `kept` in a store is read when it is looked at: a process may fetch thousands and use a few.
+    """
+
+    __slots__ = ("_body", "_read", "_said", "key", "tier")
+
+    _read: Callable[[bytes], tuple[Config, Evidence | None]]
+
+    def __init__(self, key: Key, config: Config, evidence: Evidence | None = None, tier: Tier = Tier.EXACT) -> None:
+        self.key, self.tier = key, tier
+        self._said: tuple[Config, Evidence | None] | None = (config, evidence)
+        self._body: bytes | None = None
+
+    @classmethod
+    def kept(cls, key: Key, body: bytes, read: Callable[[bytes], tuple[Config, Evidence | None]]) -> Decision:
+        """The decision that `read` finds in `body`, when it comes to that."""
+        made = cls.__new__(cls)
+        made.key, made.tier, made._said, made._body, made._read = key, Tier.EXACT, None, body, read
+        return made
+
+    def _content(self) -> tuple[Config, Evidence | None]:
+        if self._said is None:
+            assert self._body is not None
+            self._said = self._read(self._body)
+        return self._said
+
+    @property
+    def config(self) -> Config:
+        """What was settled on."""
+        return self._content()[0]
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """Why."""
+        return self._content()[1]
+
+    @property
+    def body(self) -> bytes | None:
+        """Its record, if it was kept as it is."""
+        return self._body
+
+    def having(self, **changed: Any) -> Decision:
+        """The same decision, but for what is changed."""
+        names = ("key", "config", "evidence", "tier")
+        return Decision(*(changed[name] if name in changed else getattr(self, name) for name in names))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Decision) or (self.key, self.tier) != (other.key, other.tier):
+            return False
+        return self is other or self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.tier))
+
+    def __repr__(self) -> str:
+        return f"Decision({self.key!r}, {self.config!r}, {self.evidence!r}, {self.tier!r})"

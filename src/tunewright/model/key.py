@@ -35,6 +35,15 @@ class Key(msgspec.Struct, frozen=True, dict=True):
         canonical = msgspec.json.encode({"schema": SCHEMA, "key": self}, order="sorted")
         return sha256(canonical).hexdigest()
 
+    @cached_property
+    def kin(self) -> str:
+        """What keys have in common that differ only in sizes, or in which device of one architecture: a digest."""
+        from hashlib import sha256  # noqa: PLC0415 - as above
+
+        device = [self.device.kind, self.device.architecture]
+        shared = [SCHEMA, self.kernel, self.source, self.signature.args, device, self.toolchain, self.mode]
+        return sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()
+
     def __hash__(self) -> int:
         return hash(self.digest)
 

@@ -19,9 +19,9 @@ from tunewright.cases.inputs import Inputs
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.measure.attempt import Bench, Limits
 from tunewright.measure.race import Race, Terms
-from tunewright.model import wire
 from tunewright.model.trial import Entry, Stage, Trial
 from tunewright.pools.loading import enter_worker, find
+from tunewright.sharing import wire
 from tunewright.spaces.config import Config
 
 

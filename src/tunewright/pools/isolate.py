@@ -19,10 +19,10 @@ from tunewright.cases.inputs import Inputs
 from tunewright.errors import BackendError
 from tunewright.measure.attempt import Bench, Limits
 from tunewright.measure.race import Race, Terms
-from tunewright.model import wire
 from tunewright.model.trial import Entry, Failure, Kind, Stage, Trial
 from tunewright.pools.child import Channel, Final, Note, Order, Task, serve, settle
 from tunewright.remarks import Remarks
+from tunewright.sharing import wire
 from tunewright.spaces.config import Config
 
 log = Remarks(__name__)

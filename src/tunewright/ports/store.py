@@ -25,6 +25,10 @@ class Store(Protocol):
         """Keep `decision`; without `replace`, only if its key has none. Returns the one that stands."""
         ...
 
+    def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
+        """Decisions of the same kin: whose keys differ at most in sizes and in which device of one architecture."""
+        ...
+
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
         """All decisions, or those of one kernel."""
         ...

@@ -41,3 +41,11 @@ def spread(low: float, high: float, centre: float) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """`1 trial`, `2 trials`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def size(value: float) -> str:
+    """Bytes: `4.2 MB`."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.0f} B"

@@ -7,16 +7,18 @@ from typing import Any
 
 Value = bool | int | float | str
 
+_PLAIN = frozenset({bool, int, float, str})
+
 VARIANT = "variant"
 """The name under which a config says which variant it belongs to."""
 
 
 def plain(value: Any) -> Value:
     """`value` as a plain Python value, so that a numpy scalar and an int make the same config."""
-    if isinstance(value, bool | int | float | str):
+    if isinstance(value, Value):
         return value
     item = getattr(value, "item", None)
-    if item is not None and isinstance(unwrapped := item(), bool | int | float | str):
+    if item is not None and isinstance(unwrapped := item(), Value):
         return unwrapped
     raise TypeError(f"a knob's value is a bool, int, float or str, not {type(value).__name__}: {value!r}")
 
@@ -27,8 +29,11 @@ class Config(Mapping[str, Value]):
     __slots__ = ("_hash", "_settings")
 
     def __init__(self, settings: Mapping[str, Any] = {}, /, **more: Any) -> None:
-        self._settings = {name: plain(value) for name, value in sorted({**settings, **more}.items())}
-        self._hash = hash(tuple(self._settings.items()))
+        items = sorted({**settings, **more}.items())
+        if not _PLAIN.issuperset([value.__class__ for _, value in items]):
+            items = [(name, plain(value)) for name, value in items]
+        self._settings: dict[str, Value] = dict(items)
+        self._hash = hash(tuple(items))
 
     def __getitem__(self, name: str) -> Value:
         return self._settings[name]
@@ -54,6 +59,10 @@ class Config(Mapping[str, Value]):
 
     def __reduce__(self) -> tuple[type[Config], tuple[dict[str, Value]]]:
         return Config, (dict(self._settings),)
+
+    def plain(self) -> dict[str, Value]:
+        """The settings as a dictionary, sorted by name."""
+        return dict(self._settings)
 
     def turned(self, name: str, value: Any) -> Config:
         """This config with one knob turned."""

@@ -11,6 +11,8 @@ from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
 from tunewright.remarks import Remarks
+from tunewright.sharing.offers import Generations, Leases, Owing, Shelves, Upkeep, Wants
+from tunewright.sharing.records import Bounds, Generation, Stats, Want
 
 log = Remarks(__name__)
 
@@ -18,8 +20,9 @@ log = Remarks(__name__)
 class Layers:
     """Reads stop at the first hit and fill the nearer layers. The farthest is the record of truth.
 
-    Journals live in the farthest layer that takes them. A layer that fails is logged and skipped: a dead remote is
-    a miss, not a crash.
+    Journals live in the farthest layer that takes them, and so does whatever else layers offer: leases, wants,
+    generations, shelves, upkeep. A layer that fails is logged and skipped: a dead remote is a miss, not a crash. Where
+    no layer can give a lease, everyone has it: the first decision published stands anyway.
     """
 
     def __init__(self, *stores: Store) -> None:
@@ -55,6 +58,14 @@ class Layers:
             raise StoreError(f"no layer kept the decision for {decision.key.kernel}; the log says why of each")
         return decision
 
+    def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
+        """Decisions of the same kin in any layer, each key once, from the nearest that has it."""
+        found: dict[Key, Decision] = {}
+        for store in self._stores:
+            for decision in self._try(store, "relatives", key, most) or ():
+                found.setdefault(decision.key, decision)
+        return iter(list(found.values())[:most])
+
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
         """All decisions, each key once, from the nearest layer that has it."""
         seen: set[Key] = set()
@@ -84,6 +95,73 @@ class Layers:
         for store in self._stores:
             seen |= dict.fromkeys(self._try(store, "keys", kernel) or ())
         return iter(seen)
+
+    def claim(self, name: str, owner: str, seconds: float) -> bool:
+        """Take the lease, or renew it."""
+        return bool(self._farthest(Leases, "claim", True, name, owner, seconds))
+
+    def release(self, name: str, owner: str) -> None:
+        """Give the lease back, in every layer: while the farthest failed, a nearer one may have given it."""
+        for store in self._stores:
+            if isinstance(store, Leases):
+                self._try(store, "release", name, owner)
+
+    def want(self, wants: Sequence[Want]) -> None:
+        """Add to what is known of each key."""
+        self._farthest(Wants, "want", None, wants)
+
+    def wanted(self, kernel: str | None = None) -> Iterator[Want]:
+        """What is still undecided, most seconds first."""
+        return iter(self._farthest(Wants, "wanted", (), kernel))
+
+    def history(self, key: Key) -> Sequence[Generation]:
+        """What stood for a key, oldest first."""
+        return list(self._farthest(Generations, "history", (), key))
+
+    def fetch(self, shelf: str, names: Sequence[str]) -> dict[str, bytes]:
+        """What there is under `names` and has not expired; not copied nearer, where it would expire later."""
+        return dict(self._farthest(Shelves, "fetch", {}, shelf, names))
+
+    def keep(self, shelf: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True) -> bytes:
+        """Keep `body`, and return what stands."""
+        return bytes(self._farthest(Shelves, "keep", body, shelf, name, body, seconds=seconds, replace=replace))
+
+    def entries(self, shelf: str) -> Iterator[tuple[str, bytes]]:
+        """Everything on a shelf, oldest first."""
+        return iter(self._farthest(Shelves, "entries", (), shelf))
+
+    def clear(self, shelf: str, *, most: int = 0) -> int:
+        """Drop the oldest entries until at most `most` are left."""
+        return int(self._farthest(Shelves, "clear", 0, shelf, most=most))
+
+    def send(self) -> int:
+        """Send on what layers still owe to a remote."""
+        return sum(store.send() for store in self._stores if isinstance(store, Owing))
+
+    def stats(self) -> Stats:
+        """How much is kept."""
+        kept: Stats = self._farthest(Upkeep, "stats", Stats())
+        return kept
+
+    def trim(self, bounds: Bounds) -> Stats:
+        """Drop what is beyond `bounds`."""
+        gone: Stats = self._farthest(Upkeep, "trim", Stats(), bounds)
+        return gone
+
+    def faults(self) -> Iterator[str]:
+        """Every record that cannot be believed."""
+        return iter(self._farthest(Upkeep, "faults", ()))
+
+    def _farthest(self, offer: type, verb: str, otherwise: Any, *args: Any, **options: Any) -> Any:
+        """What the farthest layer answers that makes the offer and does not fail; `otherwise` if there is none."""
+        for store in reversed(self._stores):
+            if isinstance(store, offer):
+                try:
+                    answer = getattr(store, verb)(*args, **options)
+                    return list(answer) if isinstance(answer, Iterator) else answer
+                except StoreError as error:
+                    self._skipped(store, error)
+        return otherwise
 
     def _try(self, store: Store, verb: str, *args: Any, **options: Any) -> Any:
         """What `store` answers; None if it cannot. An answer in parts is taken whole, so that it can fail here."""

@@ -44,9 +44,12 @@ class Manner(msgspec.Struct, frozen=True):
     """Moves from then on, in turn."""
     near: float = 1.0
     far: float = 2.0
-    slope: float = 0.3
+    """Length scales expected of single knobs, and of features made of several."""
+    slope: float = 0.5
     """By how many deviations a knob set to no power of two is expected to cost."""
-    reach: float = 1.0
+    doubt: float = 2.0
+    """By how much what the model is unsure of counts more than it says: a model of few trials is too sure of itself."""
+    reach: float = 2.0
     """How much slower than the median counts as equally slow, in units of how much faster the best is."""
 
 
@@ -54,7 +57,7 @@ class Trend(Protocol):
     """What the model expects before it has seen anything."""
 
     doubt: float
-    """By how much the model's uncertainty is scaled."""
+    """How much of the model's uncertainty is left once the trend is known."""
 
     def fit(self, model: Surrogate, rows: Rows, values: NDArray[np.float64], deviation: float) -> None:
         """Settle on a trend, given values at rows and the deviation they were divided by."""
@@ -141,14 +144,14 @@ class Bayes:
         if self._blind:
             return np.asarray(rows[self._rng.integers(len(rows))])
         best = self._learn()
-        scores = self._scores(rows, best)
+        scores = self._scores(rows, best, self._manner.doubt)
         if len(rows) == SPREAD:
             rows, scores = self._climbed(rows, scores, best)
         return np.asarray(rows[int(scores.argmax())])
 
-    def _scores(self, rows: Rows, best: float) -> NDArray[np.float64]:
+    def _scores(self, rows: Rows, best: float, doubt: float) -> NDArray[np.float64]:
         mean, spread = self._model.predict(self._encoding.points(rows))
-        return log_improvement(mean + self._trend.at(rows), spread * self._trend.doubt, best)
+        return log_improvement(mean + self._trend.at(rows), spread * self._trend.doubt * doubt, best)
 
     def _climbed(self, rows: Rows, scores: NDArray[np.float64], best: float) -> tuple[Rows, NDArray[np.float64]]:
         """Where a glance sees a part of the space only, walk uphill from the best it saw."""
@@ -156,7 +159,7 @@ class Bayes:
             here = int(scores.argmax())
             if not len(around := self.terrain.near(rows[here])):
                 break
-            there = self._scores(around, best)
+            there = self._scores(around, best, self._manner.doubt)
             if there.max() <= scores[here]:
                 break
             rows, scores = around, there
@@ -192,7 +195,7 @@ class Bayes:
         if not len(rows):
             return Outlook(0.0, 0.0)
         best = self._learn()
-        scores = self._scores(rows, best)
+        scores = self._scores(rows, best, 1.0)
         *_, deviation = scaled(np.array(self._logs)[_telling(self._logs)], self._manner.reach)
         likely = rows[np.argsort(-scores, kind="stable")[:LIKELY]]
         draws = self._model.draw(self._encoding.points(likely), self._rng, 128) + self._trend.at(likely)

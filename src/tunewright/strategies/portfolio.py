@@ -21,11 +21,14 @@ from tunewright.strategies.transfer import Transfer
 TINY = 24
 """Configs up to which there is nothing to be clever about: all are tried, in random order."""
 
-PATIENCE = 12
+PATIENCE = 8
 """Trials without a better config after which a prior shares its turns with a model that knows nothing of it."""
 
 STUCK = 36
 """Trials without a better config after which a walk that trusts no model has every fourth turn."""
+
+LOST = 144
+"""Trials without a better config after which the model has every eighth turn: it has said what it knows."""
 
 BETTER = 0.995
 """What counts as a better config: less could be noise."""
@@ -84,7 +87,7 @@ class Portfolio:
         self._turn += 1
         if self._model is None:
             return "random"
-        if self._since > STUCK and self._turn % 4 == 0:
+        if self._walks():
             if "anneal" not in self._arms:
                 self._arms["anneal"] = Anneal(self._space, self._luck())
                 self._arms["anneal"].tell(self._heard)
@@ -92,6 +95,12 @@ class Portfolio:
         if "transfer" in self._arms and (self._since <= PATIENCE or self._turn % 2 == 0):
             return "transfer"
         return "bayes"
+
+    def _walks(self) -> bool:
+        """Whether it is the walk's turn."""
+        if self._since > LOST:
+            return self._turn % 8 > 0
+        return self._since > STUCK and self._turn % 4 == 0
 
     def outlook(self) -> Outlook | None:
         """What going on may bring, as the model sees it."""

@@ -121,7 +121,7 @@ class Transfer:
         self.informed = len(trend) > 0
         if not self.informed:
             return
-        self._search = Bayes(self._space, self._rng, Manner(first=OPENING, early="", later="gna"), trend)
+        self._search = Bayes(self._space, self._rng, Manner(first=OPENING, early="", later="gna", doubt=1.0), trend)
         rows = self._search.terrain.anywhere(self._rng, whole=True)
         order = np.argsort(trend.guesses(rows).mean(0), kind="stable")
         chosen: list[Rows] = []

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tunewright.fronts.call import cached_call
-from tunewright.model import wire
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.ports.backend import Backend, Kernel
+from tunewright.sharing import wire
 from tunewright.spaces.config import Config
 
 MODE = {"threads": "1"}

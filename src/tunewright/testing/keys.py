@@ -50,4 +50,4 @@ def other_key(**changed: Any) -> Key:
 
 def other_decision(**changed: Any) -> Decision:
     """`DECISION` with some fields changed."""
-    return msgspec.structs.replace(DECISION, **changed)
+    return DECISION.having(**changed)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tunewright.model import wire
+import msgspec
+
 from tunewright.ports.store import Store
+from tunewright.sharing import wire
 from tunewright.spaces.config import Config
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 
@@ -51,6 +53,14 @@ class StoreContract:
         assert sorted(d.key.kernel for d in store.decisions()) == ["conv", "gemm"]
         assert list(store.decisions("conv")) == [conv]
         assert list(store.decisions("nope")) == []
+
+    def test_relatives_differ_in_sizes_and_model_alone(self, store: Store) -> None:
+        larger = other_key(signature=msgspec.structs.replace(KEY.signature, dims={"M": 1024, "K": 256, "N": 128}))
+        sibling = other_key(device=msgspec.structs.replace(KEY.device, model="Other CPU", limits={"cores": 4}))
+        for key in (KEY, larger, sibling, other_key(source="4567"), other_key(mode={}), other_key(kernel="conv")):
+            store.put(other_decision(key=key))
+        assert {decision.key for decision in store.relatives(KEY)} == {KEY, larger, sibling}
+        assert len(list(store.relatives(KEY, most=2))) == 2
 
     def test_trials_come_back_in_order_with_their_reasons(self, store: Store) -> None:
         store.record(KEY, [TIMED])

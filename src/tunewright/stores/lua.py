@@ -1,0 +1,83 @@
+"""What Redis does for us in one step: small scripts, each atomic and each one round trip."""
+
+PUT = """
+local standing = redis.pcall('GET', KEYS[1])
+if type(standing) == 'table' then standing = false end
+if standing and ARGV[5] ~= '*' and standing ~= ARGV[5] then return standing end
+redis.call('SADD', KEYS[2], ARGV[3])
+redis.call('SADD', KEYS[3], ARGV[2])
+redis.call('SADD', KEYS[4], ARGV[2])
+if ARGV[4] == '0' then redis.call('SET', KEYS[1], ARGV[1]) else redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[4]) end
+if standing ~= ARGV[1] then redis.call('PUBLISH', ARGV[6], ARGV[2]) end
+return false
+"""
+"""Keep a decision: KEYS decision, kernels, its kernel, its kin; ARGV body, digest, kernel, expiry, what may be replaced
+(`*`: anything), channel. Nothing, or what stands instead; what is no text is not ours and gives way. The sets come
+first: a decision is never without them."""
+
+FORGET = """
+for i = 2, #ARGV do
+  if redis.call('EXISTS', ARGV[1] .. ARGV[i]) == 0 then redis.call('SREM', KEYS[1], ARGV[i]) end
+end
+"""
+"""Take members out of a set whose decisions are gone: KEYS set; ARGV what their keys begin with, members."""
+
+RECORD = """
+redis.call('SADD', KEYS[1], ARGV[1])
+redis.call('HSETNX', KEYS[2], ARGV[2], ARGV[3])
+redis.call('RPUSH', KEYS[3], ARGV[4])
+"""
+"""Append a batch to a journal: KEYS kernels, journals of its kernel, journal; ARGV kernel, digest, key, batch."""
+
+CLAIM = """
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+"""Take or renew a lease: KEYS lease; ARGV owner, milliseconds."""
+
+RELEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+"""
+"""Give a lease back: KEYS lease; ARGV owner."""
+
+KEEP = """
+if ARGV[4] == '0' then
+  local standing = redis.call('GET', KEYS[1])
+  if standing then return standing end
+end
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+redis.call('ZADD', KEYS[2], (tonumber(last[2]) or 0) + 1, ARGV[1])
+if ARGV[3] == '0' then redis.call('SET', KEYS[1], ARGV[2]) else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
+return false
+"""
+"""Keep an entry as the newest of its shelf: KEYS entry, order; ARGV name, body, milliseconds or 0, replace.
+Nothing, or what stands instead."""
+
+SHELF = """
+local page = redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[3])
+local names, bodies = {}, {}
+for i = 1, #page, 2 do
+  local body = redis.call('GET', ARGV[1] .. page[i])
+  if body then
+    names[#names + 1] = page[i]
+    bodies[#bodies + 1] = body
+  else
+    redis.call('ZREM', KEYS[1], page[i])
+  end
+end
+return {#page == 2 * ARGV[3] and '(' .. page[#page] or '', names, bodies}
+"""
+"""A page of a shelf, oldest first, expired entries taken out: KEYS order; ARGV what entries begin with, after, how
+many. Where the next page begins, names, bodies."""
+
+CLEAR = """
+local most = math.min(redis.call('ZCARD', KEYS[1]) - ARGV[2], ARGV[3])
+if most <= 0 then return {0, 0} end
+local popped, gone = redis.call('ZPOPMIN', KEYS[1], most), 0
+for i = 1, #popped, 2 do gone = gone + redis.call('UNLINK', ARGV[1] .. popped[i]) end
+return {#popped / 2, gone}
+"""
+"""Drop the oldest entries: KEYS order; ARGV what entries begin with, how many may stay, how many to drop at most.
+How many were dropped, and how many of them had not expired."""

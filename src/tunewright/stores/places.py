@@ -1,0 +1,72 @@
+"""Places: a location in words becomes stores, nearest first, none of which can hold up a launch."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tunewright.errors import StoreError
+from tunewright.ports import plugins
+from tunewright.ports.store import Store
+from tunewright.stores.agreed import Agreed
+from tunewright.stores.guarded import Guarded
+from tunewright.stores.layers import Layers
+from tunewright.stores.memory import MemoryStore
+from tunewright.stores.mirrored import Mirrored
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_BETWEEN = re.compile(rf"\s+(?={_SCHEME.pattern})")
+_LOCAL = ("memory", "sqlite")
+
+
+def at(location: str) -> Store:
+    """The one store at `location`, as it is."""
+    store: Store = plugins.load("stores", _name(location)).at(location)
+    return store
+
+
+def mirror_of(location: str, cache: Path) -> Path:
+    """Where a remote is mirrored. Each has a mirror of its own: what one says is no answer to a question to another."""
+    farthest = _BETWEEN.split(location.strip())[-1]
+    return cache / "mirrors" / f"{sha256(farthest.encode()).hexdigest()[:12]}.sqlite"
+
+
+def opened(location: str, mirror: Path | None, home: Path | None = None) -> Store:
+    """The store at `location`: one place, or several with blanks between, nearest first.
+
+    `redis://cache:6379/0 postgresql://db/tunewright` is a cache before a record of truth. What has a scheme (`name://`)
+    is remote: guarded by a breaker, and the farthest one mirrored in a SQLite file, if a `mirror` is given. Anything
+    else is a store of this machine: a path, which may have blanks in it, or `name:...`. `torch:` is what the ranks of
+    a job agree on, each with a store of its own at `home`.
+    """
+    places = _BETWEEN.split(location.strip())
+    stores = [_store(place) for place in places]
+    if _name(location) == "torch":
+        common: Any = stores[0]
+        return Agreed(common, at(str(home)) if home else MemoryStore())
+    remote = [_remote(place) for place in places]
+    for depth, store in enumerate(stores):
+        if remote[depth]:
+            stores[depth] = Guarded(store)
+    if remote[-1] and mirror is not None:
+        local: Any = at(str(mirror))
+        stores[-1] = Mirrored(stores[-1], local)
+    return stores[0] if len(stores) == 1 else Layers(*stores)
+
+
+def _name(place: str) -> str:
+    """The plugin that a place belongs to."""
+    scheme, colon, _ = place.partition(":")
+    return scheme if colon and len(scheme) > 1 else "sqlite"
+
+
+def _remote(place: str) -> bool:
+    return bool(_SCHEME.match(place)) and _name(place) not in _LOCAL
+
+
+def _store(place: str) -> Store:
+    if _remote(place) and re.search(r"\s", place):
+        raise StoreError(f"there is a blank in {place!r}; of several places, all but the first begin with `name://`")
+    return at(place)
