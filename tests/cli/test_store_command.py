@@ -158,3 +158,12 @@ def test_settings_say_where_each_value_comes_from(tmp_path) -> None:
     assert "TUNEWRIGHT_FEATURES" in shown
     wrong = tunewright("settings", cwd=tmp_path, TUNEWRIGHT_FEATURES="flying", status=2)
     assert "features: neighbours, flights" in wrong.stderr
+
+
+def test_a_server_that_is_away_is_an_error_here_and_its_password_is_not_said(tmp_path) -> None:
+    location = "postgresql://tuner:secret@127.0.0.1:1/x"
+    for asked in (("stats",), ("verify",), ("untuned",), ("history", "gemm"), ("gc", "--older", "1d")):
+        done = tunewright("store", *asked, "--store", location, cwd=tmp_path, status=2)
+        assert "check that the server is up" in done.stderr
+        assert "secret" not in done.stderr + done.stdout
+    assert "secret" not in tunewright("settings", cwd=tmp_path, TUNEWRIGHT_STORE=location).stdout

@@ -80,7 +80,7 @@ def test_frozen_serves_the_default_says_so_and_measures_nothing(caplog) -> None:
         assert tuned(np.ones(8)) == 8
         assert tuned(np.ones(8)) == 8
     assert tuned.session.counts == {"default": 1}
-    assert caplog.text.count("the default is used") == 1
+    assert caplog.text.count("The default is used") == 1
     assert tuned.decide(np.ones(8)).tier is Tier.DEFAULT
     assert tuned.decide(np.ones(8)).config == tw.Config(step=2)
 

@@ -105,7 +105,7 @@ def test_every_answer_is_counted_by_its_tier_and_said_once_it_is_not_exact(caplo
     assert session.counts == {"exact": 1, "nearest shape": 1, "default": 1}
     assert [event.tier for event in missed if isinstance(event, Missed)] == tiers[1:]
     assert "signature.dims.M is 500, not 512" in caplog.text
-    assert "the default is used" in caplog.text
+    assert "The default is used" in caplog.text
 
 
 def test_strict_takes_no_answer_to_another_question() -> None:

@@ -16,13 +16,15 @@ from tunewright.report import words
 from tunewright.sharing import wire
 from tunewright.sharing.offers import Wants
 from tunewright.sharing.records import Want
+from tunewright.stores import places
 
 
 def calls(target: str | None, store: str | None) -> Iterator[tuple[Tuned, list[Any]]]:
     """Each undecided kernel with arguments to tune it on, by time at stake; of one kernel, if a target says which."""
     kernel = kernel_at(target) if target else None
     session = session_for(None, {"store": store})
-    wants = list(session.store.wanted(kernel.name if kernel else None)) if isinstance(session.store, Wants) else []
+    kept = places.truth(session.settings.store_location)
+    wants = list(kept.wanted(kernel.name if kernel else None)) if isinstance(kept, Wants) else []
     if not wants:
         raise NoDecision(
             f"nothing is recorded as missing in {session.settings.store_name}. "

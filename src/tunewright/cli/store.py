@@ -99,7 +99,9 @@ def gc(older: float | None, larger: int | None, decisions: bool, store: str | No
 def verify(store: str | None, as_json: bool) -> None:
     """Read every record, and name those that cannot be believed: they are misses to everyone."""
     session = session_for(None, {"store": store})
-    faults = list(_upkeep(session).faults())
+    kept = _upkeep(session)
+    kept.stats()  # a store that is away is an error, not a list of faults
+    faults = list(kept.faults())
     if as_json:
         output.as_json({"faults": faults})
     else:
@@ -176,7 +178,8 @@ def send(store: str | None, as_json: bool) -> None:
 def untuned(kernel: str | None, store: str | None, as_json: bool) -> None:
     """List what mode=record found missing, what cost most time first; `tunewright tune --recorded` tunes it."""
     session = session_for(None, {"store": store})
-    wants = list(session.store.wanted(kernel)) if isinstance(session.store, Wants) else []
+    kept = places.truth(session.settings.store_location)
+    wants = list(kept.wanted(kernel)) if isinstance(kept, Wants) else []
     if as_json:
         output.as_json(wants)
         return
@@ -194,10 +197,8 @@ def untuned(kernel: str | None, store: str | None, as_json: bool) -> None:
 def history(kernel: str, device: str, prefix: str, store: str | None, as_json: bool) -> None:
     """List every decision that stood for KERNEL, and since when."""
     session = session_for(None, {"store": store})
-    rows = []
-    for decision in _chosen(session, kernel, device, prefix):
-        for one in _generations(session).history(decision.key):
-            rows.append((decision.key, one))
+    kept, chosen = _generations(session), _chosen(session, kernel, device, prefix)
+    rows = [(decision.key, one) for decision in chosen for one in kept.history(decision.key)]
     if as_json:
         output.as_json([{"digest": key.digest, **output.plain(one)} for key, one in rows])
         return
@@ -221,10 +222,10 @@ def history(kernel: str, device: str, prefix: str, store: str | None, as_json: b
 def rollback(kernel: str, moment: str, yes: bool, **options: Any) -> None:
     """Let earlier decisions for KERNEL stand again: those before, or of a moment. The rest stays in history."""
     session = session_for(None, {"store": options["store"]})
-    before = _moment(moment) if moment else None
+    before, kept = _moment(moment) if moment else None, _generations(session)
     plan: list[tuple[Decision, Decision]] = []
     for decision in _chosen(session, kernel, options["device"], options["prefix"]):
-        earlier = [g for g in _generations(session).history(decision.key) if before is None or g.since <= before]
+        earlier = [g for g in kept.history(decision.key) if before is None or g.since <= before]
         wanted = (earlier[-1:] if before is not None else earlier[-2:-1]) or []
         if wanted and wanted[0].decision != decision:
             plan.append((decision, wanted[0].decision))
@@ -243,17 +244,6 @@ def rollback(kernel: str, moment: str, yes: bool, **options: Any) -> None:
     )
 
 
-def _chosen(session: Session, kernel: str, device: str, prefix: str) -> list[Decision]:
-    found = [
-        decision
-        for decision in session.store.decisions(kernel)
-        if device.lower() in str(decision.key.device).lower() and decision.key.digest.startswith(prefix)
-    ]
-    if not found:
-        raise NoDecision(f"nothing is decided for {kernel!r} on such a device or key; `tunewright show` lists what is")
-    return found
-
-
 def _moment(text: str) -> float:
     if text == "yesterday":
         return time.time() - 86400
@@ -270,12 +260,23 @@ def _when(since: float) -> str:
 
 
 def _upkeep(session: Session) -> Upkeep:
-    if not isinstance(session.store, Upkeep):
+    if not isinstance(kept := places.truth(session.settings.store_location), Upkeep):
         raise StoreError(f"{session.settings.store_name} does not say what it keeps")
-    return session.store
+    return kept
 
 
 def _generations(session: Session) -> Generations:
-    if not isinstance(session.store, Generations):
+    if not isinstance(kept := places.truth(session.settings.store_location), Generations):
         raise StoreError(f"{session.settings.store_name} keeps no earlier generations")
-    return session.store
+    return kept
+
+
+def _chosen(session: Session, kernel: str, device: str, prefix: str) -> list[Decision]:
+    found = [
+        decision
+        for decision in places.truth(session.settings.store_location).decisions(kernel)
+        if device.lower() in str(decision.key.device).lower() and decision.key.digest.startswith(prefix)
+    ]
+    if not found:
+        raise NoDecision(f"nothing is decided for {kernel!r} on such a device or key; `tunewright show` lists what is")
+    return found

@@ -53,7 +53,8 @@ def saving(seeds: Sequence[Config], trials: Sequence[Trial]) -> str | None:
     if not found:
         return None
     own = [trial for trial in trials if trial.config not in set(seeds)]
+    whom = f"the best of {len(found)} seeds" if len(found) > 1 else "its seed"
     for number, trial in enumerate(own, 1):
         if trial.works and trial.seconds <= min(found):
-            return f"the search was as fast as the best of {len(found)} seeds after {number} trials of its own"
-    return f"nothing that the search tried was as fast as the best of {len(found)} seeds, in {len(own)} trials"
+            return f"the search was as fast as {whom} after {number} trials of its own"
+    return f"nothing that the search tried was as fast as {whom}, in {len(own)} trials"

@@ -143,7 +143,7 @@ def served(store: Store, problem: Problem, answer: Decision) -> str:
     """What is used for want of a decision, and why."""
     key = problem.exact or problem.key
     if answer.tier is Tier.DEFAULT:
-        return f"{key.kernel}: the default is used; {missing(store, key)}"
+        return f"{missing(store, key)} The default is used."
     fields = ", ".join(
         f"{name} is {mine}, not {theirs}" for name, (mine, theirs) in key.differences(answer.key).items()
     )

@@ -27,6 +27,11 @@ def at(location: str) -> Store:
     return store
 
 
+def truth(location: str) -> Store:
+    """The record of truth of `location`, as it is: the farthest of its places. Its errors are errors."""
+    return at(_BETWEEN.split(location.strip())[-1])
+
+
 def mirror_of(location: str, cache: Path) -> Path:
     """Where a remote is mirrored. Each has a mirror of its own: what one says is no answer to a question to another."""
     farthest = _BETWEEN.split(location.strip())[-1]
