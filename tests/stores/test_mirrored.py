@@ -11,6 +11,7 @@ from tunewright.stores.guarded import Guarded
 from tunewright.stores.memory import MemoryStore
 from tunewright.stores.mirrored import UNSENT, Mirrored
 from tunewright.stores.redis import RedisStore
+from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 from tunewright.testing.offer_kit import GenerationContract, LeaseContract, ShelfContract, WantContract
@@ -239,3 +240,46 @@ def test_a_frozen_remote_costs_one_time_out_and_then_nothing(tmp_path) -> None:
             took.append(time.monotonic() - began)
         assert took[0] < 1.5
         assert max(took[1:]) < 0.1
+
+
+def test_a_mirror_that_cannot_be_used_is_said_once(tmp_path, caplog) -> None:
+    (tmp_path / "file").touch()
+    remote = MemoryStore()
+    store = Mirrored(remote, SqliteStore(tmp_path / "file" / "mirror.sqlite"))
+    for _ in range(3):
+        assert store.put(DECISION) == DECISION
+        assert store.get(KEY) == DECISION
+    assert sum("passed over" in record.message for record in caplog.records if record.levelname == "WARNING") == 1
+
+
+class Slow(MemoryStore):
+    """A remote that takes its time to keep something, once it is up."""
+
+    up = False
+
+    def get_many(self, keys):
+        if not self.up:
+            raise StoreError("down")
+        return super().get_many(keys)
+
+    def put(self, decision, *, replace=True):
+        if not self.up:
+            raise StoreError("down")
+        time.sleep(0.05)
+        return super().put(decision, replace=replace)
+
+
+def test_no_write_is_held_up_until_all_that_is_owed_is_sent(tmp_path) -> None:
+    remote = Slow()
+    store = Mirrored(remote, SqliteStore(tmp_path / "mirror.sqlite"))
+    owed = [other_decision(key=other_key(mode={"number": str(number)})) for number in range(40)]
+    for decision in owed:
+        store.put(decision)
+    remote.up = True
+    began = time.monotonic()
+    assert store.put(other_decision(key=owed[-1].key, config=Config(tile=1)), replace=False) == owed[-1]
+    assert time.monotonic() - began < 1.5
+    assert 1 < len(list(remote.decisions())) < 30
+    for number in range(20):
+        store.put(other_decision(key=other_key(mode={"later": str(number)})))
+    assert list(remote.get_many([decision.key for decision in owed]).values()) == owed

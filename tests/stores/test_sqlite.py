@@ -369,8 +369,9 @@ if os.getuid() == 0:
 for path in sys.argv[1:]:
     store = SqliteStore(path)
     try:
-        assert store.get(KEY) in (None, DECISION)
+        assert store.get(KEY) == DECISION, "what is there is read"
     except StoreError as error:
+        assert not os.path.exists(path), error
         assert "set another `store`" in str(error), error
     try:
         store.put(DECISION)
@@ -386,7 +387,8 @@ def test_a_read_only_home_is_an_error_that_says_what_to_do(tmp_path_factory) -> 
     folder = tmp_path_factory.getbasetemp().parent.parent / f"tunewright-read-only-{os.getpid()}"
     folder.mkdir(mode=0o755)
     try:
-        filled(folder / "store.sqlite")
+        filled(folder / "store.sqlite")._file._connection().close()
+        assert [part.name for part in folder.iterdir()] == ["store.sqlite"]
         for part in (*folder.iterdir(), folder):
             part.chmod(0o555 if part == folder else 0o444)
         paths = [str(folder / "store.sqlite"), str(folder / "new.sqlite"), str(folder / "deep" / "new.sqlite")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,19 @@ def lease(path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     # The lock belongs to the open file, so the kernel frees it when the process dies, however it dies.
-    with path.open("a") as file:
+    file = _opened(path)
+    try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(file)
+
+
+def _opened(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+    except OSError:
+        # In a read-only home, the nearest folder that is there can be locked as well as a file.
+        return os.open(next(folder for folder in path.parents if folder.is_dir()), os.O_RDONLY)

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -29,6 +30,9 @@ UNSENT = "unsent"
 
 SENDING_SECONDS = 60.0
 """How long one entry may take to send before another process may try."""
+
+CATCHING_UP_SECONDS = 0.5
+"""How long a write may be held up by sending on what is owed of other keys; the next write goes on with it."""
 
 LOOK_SECONDS = 1.0
 """How long a reader goes by its last look at what is unsent, which may be much."""
@@ -55,8 +59,8 @@ class Unsent(msgspec.Struct, frozen=True, omit_defaults=True):
 class Mirrored:
     """The remote is the record of truth: it is asked first, and what it says is copied into the local store.
 
-    When it fails (StoreError), the local one answers and keeps what is put. That is not lost: the next write that the
-    remote takes, or `send`, sends it on. A decision sent on stands only if no other came first. Trials are sent at
+    When it fails (StoreError), the local one answers and keeps what is put. That is not lost: the next writes that the
+    remote takes, or `send`, send it on. A decision sent on stands only if no other came first. Trials are sent at
     least once: a remote that fails after it kept them gets them again. One local store serves one remote, for all
     processes of a machine.
     """
@@ -67,7 +71,7 @@ class Mirrored:
         self._owes = True  # until a look at the shelf shows otherwise: an earlier process may have left something
         self._owed: list[tuple[str, Unsent]] = []
         self._looked = float("-inf")
-        self._down = False
+        self._down = self._passed_over = False
         for offer, verbs in OFFERS.items():
             near: Any = None if offer is Upkeep else local
             stores = [store for store in (remote, near) if isinstance(store, offer)]
@@ -155,16 +159,20 @@ class Mirrored:
 
         return iter(self._answered(there, lambda: list(self._local.keys(kernel))))
 
-    def send(self) -> int:
+    def send(self, seconds: float = inf, first: Key | None = None) -> int:
         """Send on what the remote has not got yet, oldest first; how much that was. A StoreError if it is still down.
 
-        Of many processes one sends at a time; the others go on.
+        It ends after so many `seconds`, but not before all of the key `first` is sent. Of many processes one sends at a
+        time; the others go on.
         """
         sent = 0
         if not self._unsent() or not self._locally(self._local.claim, UNSENT, self._owner, SENDING_SECONDS):
             return sent
+        until = time.monotonic() + seconds
         try:
-            for name, unsent in self._unsent():
+            for name, unsent in sorted(self._unsent(), key=lambda owed: owed[1].key != first):
+                if unsent.key != first and time.monotonic() > until:
+                    return sent
                 self._forward(unsent)
                 # A shelf is cleared as a whole; one entry leaves it by being replaced with what expires at once.
                 self._locally(self._local.keep, UNSENT, name, b"", seconds=0.0)
@@ -177,10 +185,10 @@ class Mirrored:
         return sent
 
     def _catch_up(self, key: Key) -> None:
-        """Send on what is owed before anything new is written."""
+        """Send on what is owed before anything new is written: all of this key, and of others for a moment."""
         if self._owes and self._down:
             self._remote.get(key)  # while this fails, there is no use in reading all that is owed
-        self.send()
+        self.send(CATCHING_UP_SECONDS, key)
 
     def _forward(self, unsent: Unsent) -> None:
         if unsent.trials:
@@ -238,7 +246,9 @@ class Mirrored:
         try:
             return what(*args, **options)
         except StoreError as error:
-            log.warning("the local store is passed over: %s", error)
+            say = log.debug if self._passed_over else log.warning  # aloud once, then for those who listen closely
+            self._passed_over = True
+            say("the local store is passed over: %s", error)
             return None
 
     def _either(self, stores: Sequence[Any], verb: str, *args: Any, **options: Any) -> Any:

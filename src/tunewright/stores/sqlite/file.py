@@ -123,12 +123,25 @@ class SqliteFile:
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            return self._opened()
+        except sqlite3.OperationalError:
+            if not _is_still(self.path):
+                raise
+            # Write-ahead mode writes even to read; of a file said to be still, SQLite reads what is there.
+            return self._opened(still=True)
+
+    def _opened(self, *, still: bool = False) -> sqlite3.Connection:
+        place = f"{self.path.resolve().as_uri()}?immutable=1" if still else self.path
+        connection = sqlite3.connect(
+            place, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=still
+        )
         try:
             # A file from elsewhere must not run code of ours, nor lead us out of its pages.
             for setting in ("synchronous = NORMAL", "trusted_schema = OFF", "cell_size_check = ON"):
                 connection.execute(f"PRAGMA {setting}")
-            _turn_on_wal(connection)
+            if not still:
+                _turn_on_wal(connection)
             schema.prepare(connection, self.path)
             self._began = _beginning(connection)
         except BaseException:
@@ -143,6 +156,13 @@ class SqliteFile:
         if code in _DAMAGED:
             self._local.held = None  # whoever moves the file away shall be served by the next call
         return StoreError(f"cannot {verb} {self.path}: {error}; {_ADVICE.get(code, _ELSE)}")
+
+
+def _is_still(path: Path) -> bool:
+    """Whether this is a whole file in a place where we can write nothing, as in a read-only home."""
+    log = path.with_name(f"{path.name}-wal")
+    writable = any(os.access(part, os.W_OK) for part in (path, path.parent))
+    return path.is_file() and not writable and not (log.exists() and log.stat().st_size)
 
 
 def _turn_on_wal(connection: sqlite3.Connection) -> None:

@@ -123,7 +123,8 @@ class SqliteStore:
         """Keep `decision`, and return the one that stands."""
         key, body = decision.key, wire.dump_decision(decision)
         digest = bytes.fromhex(key.digest)
-        row = (digest, key.kernel, kin_of(key), time.time(), seal(body, digest), body)
+        since = max(time.time(), self._file.now())  # a clock that was set back makes nothing old
+        row = (digest, key.kernel, kin_of(key), since, seal(body, digest), body)
         if replace:
             self._file.change(_PUT, row)
             return decision

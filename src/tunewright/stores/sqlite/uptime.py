@@ -11,7 +11,7 @@ from pathlib import Path
 def boot() -> str:
     """Which boot this is: another one counts from another moment."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
         return "unknown"
 
