@@ -79,7 +79,7 @@ class Bare(Protocol):
 
     def get(self, row: Row) -> bytes: ...
 
-    def get_many(self, rows: Sequence[Row]) -> list[bytes]: ...
+    def get_many(self, rows: Sequence[Row]) -> dict[bytes, bytes]: ...
 
     def put(self, row: Row) -> None: ...
 
@@ -109,9 +109,9 @@ class BareSqlite:
     def get(self, row: Row) -> bytes:
         return self.connection.execute("SELECT body FROM decisions WHERE digest = ?", (row.digest,)).fetchone()[0]
 
-    def get_many(self, rows: Sequence[Row]) -> list[bytes]:
-        asked = f"SELECT body FROM decisions WHERE digest IN ({','.join('?' * len(rows))})"
-        return self.connection.execute(asked, [row.digest for row in rows]).fetchall()
+    def get_many(self, rows: Sequence[Row]) -> dict[bytes, bytes]:
+        asked = f"SELECT digest, body FROM decisions WHERE digest IN ({','.join('?' * len(rows))})"
+        return dict(self.connection.execute(asked, [row.digest for row in rows]).fetchall())
 
     def put(self, row: Row) -> None:
         self.connection.execute(
@@ -140,8 +140,9 @@ class BareRedis:
     def get(self, row: Row) -> bytes:
         return self.client.get(b"bare:" + row.digest)
 
-    def get_many(self, rows: Sequence[Row]) -> list[bytes]:
-        return self.client.mget([b"bare:" + row.digest for row in rows])
+    def get_many(self, rows: Sequence[Row]) -> dict[bytes, bytes]:
+        digests = [row.digest for row in rows]
+        return dict(zip(digests, self.client.mget([b"bare:" + digest for digest in digests]), strict=True))
 
     def put(self, row: Row) -> None:
         with self.client.pipeline(transaction=True) as together:
@@ -160,15 +161,20 @@ class BareRedis:
 
 
 class BarePostgres:
-    """The package `psycopg`: one connection, prepared statements, bytes as bytes, journals by COPY."""
+    """The package `psycopg`: one connection, prepared statements, bytes as bytes, journals by COPY.
 
-    def __init__(self, location: str) -> None:
+    With `table`, it reads what is there, and has nothing of its own.
+    """
+
+    def __init__(self, location: str, table: str = "") -> None:
         import psycopg
 
         self.connection = psycopg.connect(location, autocommit=True, prepare_threshold=0)
         self.cursor = self.connection.cursor(binary=True)
-        self.cursor.execute("CREATE TABLE decisions (digest bytea PRIMARY KEY, kernel text, kin bytea, body bytea)")
-        self.cursor.execute("CREATE TABLE trials (id bigserial PRIMARY KEY, problem bytea, body bytea)")
+        self.table = table or "decisions"
+        if not table:
+            self.cursor.execute("CREATE TABLE decisions (digest bytea PRIMARY KEY, kernel text, kin bytea, body bytea)")
+            self.cursor.execute("CREATE TABLE trials (id bigserial PRIMARY KEY, problem bytea, body bytea)")
 
     def fill(self, rows: Sequence[Row]) -> None:
         with self.cursor.copy(f"COPY decisions {BINARY}") as copy:
@@ -181,11 +187,12 @@ class BarePostgres:
         self.cursor.execute("VACUUM ANALYZE")
 
     def get(self, row: Row) -> bytes:
-        return self.cursor.execute("SELECT body FROM decisions WHERE digest = %b", (row.digest,)).fetchone()[0]
+        asked = f"SELECT body FROM {self.table} WHERE digest = %b"
+        return self.cursor.execute(asked, (row.digest,)).fetchone()[0]
 
-    def get_many(self, rows: Sequence[Row]) -> list[bytes]:
-        digests = [row.digest for row in rows]
-        return self.cursor.execute("SELECT digest, body FROM decisions WHERE digest = ANY(%b)", (digests,)).fetchall()
+    def get_many(self, rows: Sequence[Row]) -> dict[bytes, bytes]:
+        asked = f"SELECT digest, body FROM {self.table} WHERE digest = ANY(%b)"
+        return dict(self.cursor.execute(asked, ([row.digest for row in rows],)).fetchall())
 
     def put(self, row: Row) -> None:
         self.cursor.execute(

@@ -1,15 +1,17 @@
 """A herd: many processes start together and need the same decisions, from PostgreSQL and from Redis.
 
-    python benchmarks/herd.py [--quick] [--json] [--processes 200] [--keys 1000] [--only redis]
+    python benchmarks/herd.py [--quick] [--json] [--processes 200] [--keys 1000] [--only redis] [--room 100]
 
 Every process is the fork of one that has loaded the driver and nothing else has happened to. It waits for the signal,
 opens the store, asks for all its keys by one `get_many`, and lives on, as programs do that start on every host of a
-cluster at once. The servers are as they come, PostgreSQL with 100 connections. A second run puts the breaker and the
-mirror around the store, as a session does, each process with a mirror of its own, as if it had a host of its own.
+cluster at once. The servers are as they come, PostgreSQL with `--room` for 100 connections. A second run puts the
+breaker and the mirror around the store, as a session does, each process with a mirror of its own, as if it had a host
+of its own.
 
 - commands: what the server did for the herd, by its own count (`INFO commandstats`, `pg_stat_statements`), per process.
 - seconds: from the signal until a process has its decisions: median, 95th percentile, worst. With more processes than
   cores this is mostly their waiting for a core; `cpu` is the median of what one needs itself.
+- server: CPU time that the server took for the herd, in milliseconds per process, connecting included.
 - failed: processes that did not get every decision. connections: most at once, by the server's count.
 
 Needs the extras `redis` and `postgres`, and the servers themselves.
@@ -18,6 +20,7 @@ Needs the extras `redis` and `postgres`, and the servers themselves.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +65,19 @@ class Place:
     reset: Callable[[], None]
     counts: Callable[[], dict[str, int]]
     connected: Callable[[], int]
+    cpu: Callable[[], float]
+
+
+def spent(server: servers.Server) -> float:
+    """Seconds of CPU time that a server took, with its children, those that ended included."""
+    ticks = 0
+    for number, pid in enumerate(server.pids):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile, and its parent has its time
+        ticks += sum(map(int, fields[11:13] if number else fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -108,7 +124,7 @@ def member(task: Task, ready: Any, told: Any, over: Any) -> None:
 
 
 @contextmanager
-def redis_place(folder: Path) -> Iterator[Place]:
+def redis_place(folder: Path, room: int) -> Iterator[Place]:
     import redis
 
     with servers.redis(folder / "redis") as server, redis.Redis.from_url(server.location) as raw:
@@ -118,15 +134,18 @@ def redis_place(folder: Path) -> Iterator[Place]:
             seen = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
             return {name: calls for name, calls in seen.items() if name not in ("info", "config|resetstat")}
 
-        yield Place(server.location, raw.config_resetstat, counts, lambda: raw.info("clients")["connected_clients"] - 1)
+        def connected() -> int:
+            return raw.info("clients")["connected_clients"] - 1
+
+        yield Place(server.location, raw.config_resetstat, counts, connected, lambda: spent(server))
 
 
 @contextmanager
-def postgres_place(folder: Path) -> Iterator[Place]:
+def postgres_place(folder: Path, room: int) -> Iterator[Place]:
     import psycopg
 
     counted = ("shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track=top")
-    with servers.postgres(folder / "postgres", *counted) as server:
+    with servers.postgres(folder / "postgres", *counted, f"max_connections={room}") as server:
         watcher = server.location.rpartition("/")[0] + "/template1"
         with psycopg.connect(watcher, autocommit=True) as raw:
             raw.execute("CREATE EXTENSION pg_stat_statements")
@@ -147,7 +166,7 @@ def postgres_place(folder: Path) -> Iterator[Place]:
                 asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'postgres'"
                 return int(raw.execute(asked).fetchone()[0])
 
-            yield Place(server.location, reset, counts, connected)
+            yield Place(server.location, reset, counts, connected, lambda: spent(server))
 
 
 PLACES = {"redis": redis_place, "postgres": postgres_place}
@@ -181,24 +200,25 @@ def stampede(task: Task, place: Place, processes: int) -> dict[str, Any]:
         while ready.n_waiting < processes:
             time.sleep(0.05)
         place.reset()
+        before = place.cpu()
         with most(place.connected) as connections:
             signal = time.monotonic()  # one clock for all processes of a machine
             ready.wait(PATIENCE)
             answers = [told.get(timeout=PATIENCE) for _ in herd]
-        return summary(answers, signal, place.counts(), connections[0]) | failures(answers, task.keys)
+        cpu = {"server_cpu_ms": round(1e3 * (place.cpu() - before) / processes, 2), "connections": connections[0]}
+        return summary(answers, signal, place.counts()) | cpu | failures(answers, task.keys)
     finally:
         over.set()
         for process in herd:
             process.join(PATIENCE)
 
 
-def summary(told: Sequence[dict[str, Any]], signal: float, counts: dict[str, int], connections: int) -> dict[str, Any]:
+def summary(told: Sequence[dict[str, Any]], signal: float, counts: dict[str, int]) -> dict[str, Any]:
     took = sorted(one["at"] - signal for one in told)
     return {
         "processes": len(told),
         "commands": counts,
         "commands_per_process": round(sum(counts.values()) / len(told), 2),
-        "connections": connections,
         "seconds": {"p50": median(took), "p95": quantiles(took, n=20)[-1], "worst": took[-1]},
         "cpu_seconds": median(one["cpu"] for one in told),
     }
@@ -214,7 +234,7 @@ def note(report: Report, engine: str, shape: str, seen: dict[str, Any]) -> None:
     took = "  ".join(f"{name} {value:.2f} s" for name, value in seen["seconds"].items())
     report.lines += [
         f"{engine}, {shape}: {seen['processes']} processes, {seen['failed']} failed, {seen['connections']} connections",
-        f"  {took}  cpu {1e3 * seen['cpu_seconds']:.0f} ms",
+        f"  {took}  cpu {1e3 * seen['cpu_seconds']:.0f} ms, of the server {seen['server_cpu_ms']} ms a process",
         f"  {seen['commands_per_process']} commands a process: {seen['commands']}",
         *(f"  failed: {error}" for error in seen["errors"]),
     ]
@@ -225,6 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser(__doc__)
     options.add_argument("--processes", type=int, help="how many start together (200; quick: 20)")
     options.add_argument("--keys", type=int, default=1000, help="what each of them needs")
+    options.add_argument("--room", type=int, default=100, help="connections that PostgreSQL takes")
     options.add_argument("--only", choices=ENGINES, action="append", help="leave the others out")
     given = options.parse_args(arguments)
     report = Report()
@@ -232,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         for engine in given.only or ENGINES:
-            with PLACES[engine](Path(name)) as place:
+            with PLACES[engine](Path(name), given.room) as place:
                 store = plugin(engine).at(place.location)
                 for number in range(given.keys):
                     store.put(Row(number).decision)

@@ -40,6 +40,29 @@ def test_a_trial_survives_travel(trial) -> None:
     assert wire.load_trial(wire.dump_trial(trial)) == trial
 
 
+@given(st.lists(trials, max_size=3))
+def test_many_trials_survive_travel_apart_and_together(several) -> None:
+    assert [wire.load_trial(line) for line in wire.dump_trials(several)] == several
+    assert list(wire.load_journal(wire.dump_journal(several))) == several
+
+
+def test_a_journal_that_is_torn_or_of_another_schema_is_refused() -> None:
+    whole = wire.dump_journal([TIMED, FAILED])
+    for data in (whole[:-1], whole[1:], b"", b"[]", whole.replace(b'"schema":1', b'"schema":99')):
+        with pytest.raises(WireError):
+            wire.load_journal(data)
+
+
+def test_kept_decisions_are_equal_by_their_records_and_by_what_they_say() -> None:
+    record = wire.dump_decision(DECISION)
+    kept, other = wire.kept_decision(record, KEY), wire.kept_decision(record.replace(b'"tile":64', b'"tile":65'), KEY)
+    assert kept == wire.kept_decision(record, KEY)
+    assert kept == DECISION
+    assert kept != other
+    unread = wire.kept_decision(b'{"decision":{' + wire.SCHEMA_LAST, KEY)
+    assert unread == wire.kept_decision(b'{"decision":{' + wire.SCHEMA_LAST, KEY), "which takes no reading"
+
+
 @pytest.mark.parametrize(("name", "value", "dump", "load"), PAIRS, ids=[pair[0] for pair in PAIRS])
 def test_what_is_torn_or_foreign_is_refused(name, value, dump, load) -> None:
     whole = dump(value)

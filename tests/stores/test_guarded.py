@@ -13,11 +13,11 @@ from tunewright.stores.memory import MemoryStore
 from tunewright.stores.redis import RedisStore
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, KEY, other_decision, other_key
-from tunewright.testing.offer_kit import GenerationContract, LeaseContract, ShelfContract, WantContract
+from tunewright.testing.offer_kit import CacheContract, GenerationContract, LeaseContract, ShelfContract, WantContract
 from tunewright.testing.store_kit import StoreContract
 
 
-class TestGuarded(StoreContract, LeaseContract, ShelfContract, WantContract, GenerationContract):
+class TestGuarded(StoreContract, LeaseContract, ShelfContract, WantContract, GenerationContract, CacheContract):
     @pytest.fixture
     def store(self):
         return Guarded(MemoryStore())

@@ -16,6 +16,7 @@ from tunewright.errors import StoreError
 from tunewright.sharing.records import Bounds, Want
 from tunewright.stores.postgres import PostgresStore
 from tunewright.stores.postgres.link import Link
+from tunewright.stores.postgres.pool import IDLE_SECONDS
 from tunewright.stores.postgres.schema import PARTS
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
@@ -292,3 +293,51 @@ def test_trimming_goes_on_while_others_write(location) -> None:
     assert gone.trials >= 3200
     assert gone.bytes >= before.bytes
     assert sum(1 for _ in store.trials(other_key(kernel="conv"))) + gone.trials == 3220
+
+
+def connected(location: str, count: int, seconds: float = 1.0) -> bool:
+    """Whether there are so many connections of ours, or will be in a moment: a server takes note of an end in time."""
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tunewright'"
+    deadline = time.monotonic() + seconds
+    while run(location, asked) != [(count,)]:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def disconnected(location: str) -> None:
+    """End what earlier tests left."""
+    run(location, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tunewright'")
+    assert connected(location, 0, seconds=5)
+
+
+def test_a_connection_that_idles_is_given_back(location) -> None:
+    disconnected(location)
+    store = PostgresStore(location)
+    store.put(DECISION)
+    assert connected(location, 1, seconds=0)
+    assert connected(location, 0, seconds=5 * IDLE_SECONDS)
+    assert store.get(KEY) == DECISION
+    for _ in range(8):
+        time.sleep(IDLE_SECONDS / 8)
+        assert store.get(KEY) == DECISION
+    ((age,),) = run(
+        location,
+        "SELECT extract(epoch FROM now() - backend_start) FROM pg_stat_activity WHERE application_name = 'tunewright'",
+    )
+    assert age > IDLE_SECONDS, "who asks all the time stays connected"
+
+
+def test_who_needs_many_keys_waits_longer_for_room_than_a_launch_and_gives_its_place_back(location) -> None:
+    keys = [other_key(mode={"size": str(i)}) for i in range(20)]
+    PostgresStore(location).put(other_decision(key=keys[0]))
+    disconnected(location)
+    everyone: list[psycopg.Connection] = []
+    with pytest.raises(psycopg.OperationalError, match="already"):
+        everyone.extend(psycopg.connect(location) for _ in range(1000))
+    threading.Timer(1.5, lambda: [one.close() for one in everyone]).start()
+    store = PostgresStore(location + "?tunewright_timeout=0.5")
+    assert "max_connections" in refused(lambda: store.get_many(keys[:2]), within=1.2)
+    assert set(store.get_many(keys)) == {keys[0]}
+    assert connected(location, 0, seconds=IDLE_SECONDS / 2), "others may still wait"

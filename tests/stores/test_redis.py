@@ -11,15 +11,17 @@ from tunewright import Config
 from tunewright.errors import StoreError
 from tunewright.sharing import wire
 from tunewright.sharing.offers import Generations, Leases, Shelves, Wants
-from tunewright.stores.bodies import seal
+from tunewright.stores.bodies import sealed
+from tunewright.stores.layers import Layers
+from tunewright.stores.memory import MemoryStore
 from tunewright.stores.redis import PREFIX, RedisStore
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
-from tunewright.testing.offer_kit import LeaseContract, ShelfContract, WantContract
+from tunewright.testing.offer_kit import CacheContract, LeaseContract, ShelfContract, WantContract
 from tunewright.testing.store_kit import StoreContract
 
 
-class TestRedis(StoreContract, LeaseContract, ShelfContract, WantContract):
+class TestRedis(StoreContract, LeaseContract, ShelfContract, WantContract, CacheContract):
     @pytest.fixture
     def store(self, redis_location):
         return RedisStore.at(redis_location)
@@ -58,6 +60,17 @@ def test_a_fresh_process_asks_for_all_its_keys_in_one_round_trip(redis_location,
     assert commands(raw) == {"mget": 1}
 
 
+def test_it_is_filled_by_one_round_trip(store, raw) -> None:
+    store.put(DECISION)
+    far = MemoryStore()
+    far.fill([other_decision(key=other_key(mode={"size": str(i)})) for i in range(1000)])
+    raw.config_resetstat()
+    assert len(Layers(store, far).get_many(list(far.keys()))) == 1000
+    seen = commands(raw)
+    assert (seen["mget"], seen["evalsha"]) == (1, 1)
+    assert len(store.get_many(list(far.keys()))) == 1000
+
+
 def test_a_put_is_one_round_trip_whoever_wins(store, raw) -> None:
     store.put(DECISION)
     raw.config_resetstat()
@@ -93,8 +106,8 @@ def test_damaged_and_foreign_values_are_misses_and_give_way(redis_location, stor
 def test_a_decision_of_another_schema_is_a_miss(store, raw) -> None:
     store.put(DECISION)
     place = f"{PREFIX}decision:{KEY.digest}"
-    body = raw.get(place)[4:].replace(b'"schema":1', b'"schema":9')
-    raw.set(place, seal(body, bytes.fromhex(KEY.digest)).to_bytes(4, "big") + body)
+    body = raw.get(place)[:-4].replace(b'"schema":1', b'"schema":9')
+    raw.set(place, sealed(body, bytes.fromhex(KEY.digest)))
     assert store.get(KEY) is None
 
 

@@ -16,14 +16,23 @@ from tunewright.sharing import wire
 from tunewright.sharing.records import Bounds, Want
 from tunewright.stores.sqlite import SqliteStore, file, store
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
-from tunewright.testing.offer_kit import GenerationContract, LeaseContract, ShelfContract, UpkeepContract, WantContract
+from tunewright.testing.offer_kit import (
+    CacheContract,
+    GenerationContract,
+    LeaseContract,
+    ShelfContract,
+    UpkeepContract,
+    WantContract,
+)
 from tunewright.testing.store_kit import StoreContract
 
 YEAR = 365 * 86400.0
 CONV = other_key(kernel="conv")
 
 
-class TestSqlite(StoreContract, LeaseContract, WantContract, GenerationContract, ShelfContract, UpkeepContract):
+class TestSqlite(
+    StoreContract, LeaseContract, WantContract, GenerationContract, ShelfContract, UpkeepContract, CacheContract
+):
     @pytest.fixture
     def store(self, tmp_path):
         return SqliteStore(tmp_path / "deep" / "store.sqlite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -101,6 +101,9 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.default_seconds / self.seconds if self.default_seconds and self.seconds else None
 
 
+_EXACT = Tier.EXACT  # to look up a member costs as much as to make a decision
+
+
 class Decision:
     """The answer to a key. The tier belongs to the answer, not to the record: stored ones are exact.
 
@@ -120,8 +123,20 @@ class Decision:
     def kept(cls, key: Key, body: bytes, read: Callable[[bytes], tuple[Config, Evidence | None]]) -> Decision:
         """The decision that `read` finds in `body`, when it comes to that."""
         made = cls.__new__(cls)
-        made.key, made.tier, made._said, made._body, made._read = key, Tier.EXACT, None, body, read
+        made.key, made.tier, made._said, made._body, made._read = key, _EXACT, None, body, read
         return made
+
+    @classmethod
+    def kept_all(
+        cls, keys: Iterable[Key], bodies: Iterable[bytes], read: Callable[[bytes], tuple[Config, Evidence | None]]
+    ) -> dict[Key, Decision]:
+        """The decisions that `read` finds in `bodies`, by their keys."""
+        found: dict[Key, Decision] = {}
+        new, exact = cls.__new__, _EXACT
+        for key, body in zip(keys, bodies, strict=True):  # as above, without a call for each
+            found[key] = made = new(cls)
+            made.key, made.tier, made._said, made._body, made._read = key, exact, None, body, read
+        return found
 
     def _content(self) -> tuple[Config, Evidence | None]:
         if self._said is None:
@@ -152,7 +167,9 @@ class Decision:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Decision) or (self.key, self.tier) != (other.key, other.tier):
             return False
-        return self is other or self._content() == other._content()
+        # One value has one record; to compare two of them takes no reading.
+        same = self is other or (self._body is not None and self._body == other._body)
+        return same or self._content() == other._content()
 
     def __hash__(self) -> int:
         return hash((self.key, self.tier))

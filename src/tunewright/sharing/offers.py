@@ -64,6 +64,15 @@ class Owing(Protocol):
 
 
 @runtime_checkable
+class Cache(Protocol):
+    """Room for what farther stores know."""
+
+    def fill(self, decisions: Sequence[Decision]) -> None:
+        """Take over what a farther store answered, in one write; what stands is replaced."""
+        ...
+
+
+@runtime_checkable
 class Shelves(Protocol):
     """Named bytes on shelves, for whatever else is worth remembering. A shelf is cleared as a whole."""
 

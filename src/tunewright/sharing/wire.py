@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -35,6 +35,10 @@ class _TrialRecord(_Header):
     trial: Trial
 
 
+class _JournalRecord(_Header):
+    trials: Sequence[Trial]
+
+
 class _KeyRecord(_Header):
     key: Key
 
@@ -43,7 +47,7 @@ R = TypeVar("R", bound=_Header)
 
 
 def _to_plain(value: Any) -> Any:
-    if isinstance(value, Config):
+    if value.__class__ is Config:
         return value.plain()
     if isinstance(value, Decision):
         return _Body(value.key, value.config, value.evidence, value.tier)
@@ -62,6 +66,7 @@ def _from_plain(wanted: type, value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_plain, order="sorted")
+_swift_encoder = msgspec.json.Encoder(enc_hook=_to_plain, order="deterministic")
 
 
 def encode(value: Any) -> bytes:
@@ -145,8 +150,18 @@ def dump_trial(trial: Trial) -> bytes:
 
 
 def dump_trials(trials: Iterable[Trial]) -> list[bytes]:
-    """The same for many, at once."""
-    return _encoder.encode_lines([_TrialRecord(SCHEMA, trial) for trial in trials]).split(b"\n")[:-1]
+    """The same for many, at once; in the order of their fields, which readers do not mind and which is faster."""
+    return _swift_encoder.encode_lines([_TrialRecord(SCHEMA, trial) for trial in trials]).splitlines()
+
+
+def dump_journal(trials: Sequence[Trial]) -> bytes:
+    """Trials that are kept together, as one record."""
+    return _swift_encoder.encode(_JournalRecord(SCHEMA, trials))
+
+
+def load_journal(data: bytes | str) -> Sequence[Trial]:
+    """The trials in `data`."""
+    return _record(data, _JournalRecord).trials
 
 
 def load_trial(data: bytes | str) -> Trial:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import compress, repeat
 from typing import TypeVar
 from zlib import crc32
 
@@ -16,6 +18,11 @@ from tunewright.sharing import wire
 log = Remarks(__name__)
 
 T = TypeVar("T")
+
+_LAST, _ends = wire.SCHEMA_LAST, bytes.endswith
+
+_RESIDUE = 0x2144DF1C
+"""The CRC of anything that has its own CRC behind it, lowest byte first."""
 
 KIN_BYTES = 8
 """How much of the digest of a kin is indexed; what is found is compared with all of it."""
@@ -33,6 +40,16 @@ def seals(bodies: Iterable[bytes], place: bytes) -> list[int]:
     """The seals of bodies in one place."""
     start = crc32(place)
     return [crc32(body, start) for body in bodies]
+
+
+def sealed(body: bytes, place: bytes) -> bytes:
+    """A body with its seal behind it, for where there is no other place for that."""
+    return body + seal(body, place).to_bytes(4, "little")
+
+
+def opened(value: bytes) -> tuple[bytes, int]:
+    """A body and its seal; of anything else, two parts that do not fit each other."""
+    return value[:-4], int.from_bytes(value[-4:], "little")
 
 
 def _unsealed(body: bytes, sealed: int, place: bytes) -> bytes:
@@ -74,6 +91,11 @@ def check_digest(key: Key, digest: bytes) -> None:
         raise WireError(f"its key is {key.digest[:12]}, not the one it stands for")
 
 
+def by_digest(keys: Sequence[Key]) -> dict[bytes, Key]:
+    """Keys by their digests, each once."""
+    return dict(zip(map(bytes.fromhex, [key.digest for key in keys]), keys, strict=True))
+
+
 def kin_of(key: Key) -> bytes:
     """What is indexed of a key's kin."""
     return bytes.fromhex(key.kin[: 2 * KIN_BYTES])
@@ -95,19 +117,38 @@ class Bodies:
         """The decision in `body`; if its key is given, it is read when it is looked at."""
         if key is None:
             return self.believed("a decision", read_decision, body, sealed, digest)
+        # Written out, since a look-up in a file is hardly slower than this.
+        if body.__class__ is bytes and crc32(body, crc32(digest)) == sealed and body.endswith(_LAST):
+            return Decision.kept(key, body, wire.content)
         return self.believed("a decision", _kept, body, sealed, digest, key)
 
-    def decisions(self, rows: Iterable[tuple[bytes, bytes, int]], keys: Mapping[bytes, Key]) -> dict[Key, Decision]:
+    def decisions(self, rows: Sequence[tuple[bytes, bytes, int]], keys: Mapping[bytes, Key]) -> dict[Key, Decision]:
         """Those that can be believed, of rows with the digest of one of `keys`, a body and its seal."""
-        found = {}
-        for digest, body, sealed in rows:
-            key = keys[digest]
-            # Written out, since a batch is as fast as this loop: what is whole and ours is not looked into.
-            if body.__class__ is bytes and crc32(body, crc32(digest)) == sealed and body.endswith(wire.SCHEMA_LAST):
-                found[key] = Decision.kept(key, body, wire.content)
-            elif (decision := self.decision(digest, body, sealed, key)) is not None:
-                found[key] = decision
-        return found
+        if not rows:
+            return {}
+        digests, bodies, sealed = zip(*rows, strict=True)
+        # All at once, since a batch is as fast as this; what is whole and ours is not looked into.
+        with suppress(TypeError):  # damage can make text, a number or nothing of what was bytes
+            if tuple(map(crc32, bodies, map(crc32, digests))) == sealed and all(map(_ends, bodies, repeat(_LAST))):
+                return Decision.kept_all(map(keys.__getitem__, digests), bodies, wire.content)
+        found = (self.decision(*row, keys[row[0]]) for row in rows)
+        return {decision.key: decision for decision in found if decision is not None}
+
+    def opened(
+        self, digests: Sequence[bytes], values: Sequence[bytes | None], keys: Sequence[Key]
+    ) -> dict[Key, Decision]:
+        """Those that can be believed, of bodies with their seals behind them, or nothing, in the order of `keys`."""
+        there = [value for value in values if value is not None]
+        if len(there) < len(keys):
+            present = [value is not None for value in values]
+            digests, keys = list(compress(digests, present)), list(compress(keys, present))
+        if set(map(crc32, there, map(crc32, digests))) == {_RESIDUE}:
+            bodies = [value[:-4] for value in there]
+            if all(map(_ends, bodies, repeat(_LAST))):
+                return Decision.kept_all(keys, bodies, wire.content)
+        rows = zip(digests, there, keys, strict=True)
+        found = (self.decision(digest, *opened(value), key) for digest, value, key in rows)
+        return {decision.key: decision for decision in found if decision is not None}
 
     def believed(self, what: str, read: Callable[..., T], *given: object) -> T | None:
         """What `read` makes of what is given; None where it cannot be believed."""

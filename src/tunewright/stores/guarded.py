@@ -13,7 +13,7 @@ from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
-from tunewright.sharing.offers import Generations, Leases, Shelves, Upkeep, Wants
+from tunewright.sharing.offers import Cache, Generations, Leases, Shelves, Upkeep, Wants
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ FIRST, LONGEST = 1.0, 60.0
 
 OFFERS = {
     offer: tuple(name for name in vars(offer) if not name.startswith("_"))
-    for offer in (Leases, Wants, Generations, Shelves, Upkeep)
+    for offer in (Leases, Wants, Generations, Shelves, Upkeep, Cache)
 }
 """What a store may also do, and the methods it does it with."""
 

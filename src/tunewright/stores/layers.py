@@ -11,7 +11,7 @@ from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
 from tunewright.remarks import Remarks
-from tunewright.sharing.offers import Generations, Leases, Owing, Shelves, Upkeep, Wants
+from tunewright.sharing.offers import Cache, Generations, Leases, Owing, Shelves, Upkeep, Wants
 from tunewright.sharing.records import Bounds, Generation, Stats, Want
 
 log = Remarks(__name__)
@@ -40,11 +40,10 @@ class Layers:
             missing = [key for key in keys if key not in found]
             if not missing:
                 break
-            fresh = self._try(store, "get_many", missing) or {}
-            for decision in fresh.values():
+            if fresh := self._try(store, "get_many", missing):
                 for nearer in self._stores[:depth]:
-                    self._try(nearer, "put", decision)
-            found |= fresh
+                    self._fill(nearer, list(fresh.values()))
+                found |= fresh
         return found
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
@@ -151,6 +150,14 @@ class Layers:
     def faults(self) -> Iterator[str]:
         """Every record that cannot be believed."""
         return iter(self._farthest(Upkeep, "faults", ()))
+
+    def _fill(self, store: Store, decisions: Sequence[Decision]) -> None:
+        """Copy what a farther layer answered, by one write where the nearer one takes that."""
+        if isinstance(store, Cache):
+            self._try(store, "fill", decisions)
+            return
+        for decision in decisions:
+            self._try(store, "put", decision)
 
     def _farthest(self, offer: type, verb: str, otherwise: Any, *args: Any, **options: Any) -> Any:
         """What the farthest layer answers that makes the offer and does not fail; `otherwise` if there is none."""

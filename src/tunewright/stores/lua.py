@@ -1,19 +1,22 @@
 """What Redis does for us in one step: small scripts, each atomic and each one round trip."""
 
 PUT = """
-local standing = redis.pcall('GET', KEYS[1])
-if type(standing) == 'table' then standing = false end
-if standing and ARGV[5] ~= '*' and standing ~= ARGV[5] then return standing end
-redis.call('SADD', KEYS[2], ARGV[3])
-redis.call('SADD', KEYS[3], ARGV[2])
-redis.call('SADD', KEYS[4], ARGV[2])
-if ARGV[4] == '0' then redis.call('SET', KEYS[1], ARGV[1]) else redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[4]) end
-if standing ~= ARGV[1] then redis.call('PUBLISH', ARGV[6], ARGV[2]) end
+for i = 2, #KEYS, 3 do
+  local standing = redis.pcall('GET', KEYS[i])
+  if type(standing) == 'table' then standing = false end
+  if standing and ARGV[2] ~= '*' and standing ~= ARGV[2] then return standing end
+  local body, digest = ARGV[i + 2], ARGV[i + 3]
+  redis.call('SADD', KEYS[1], ARGV[i + 4])
+  redis.call('SADD', KEYS[i + 1], digest)
+  redis.call('SADD', KEYS[i + 2], digest)
+  if ARGV[1] == '0' then redis.call('SET', KEYS[i], body) else redis.call('SET', KEYS[i], body, 'PX', ARGV[1]) end
+  if standing ~= body then redis.call('PUBLISH', ARGV[3], digest) end
+end
 return false
 """
-"""Keep a decision: KEYS decision, kernels, its kernel, its kin; ARGV body, digest, kernel, expiry, what may be replaced
-(`*`: anything), channel. Nothing, or what stands instead; what is no text is not ours and gives way. The sets come
-first: a decision is never without them."""
+"""Keep decisions: KEYS kernels, and of each the decision, its kernel, its kin; ARGV expiry, what may be replaced
+(`*`: anything), channel, and of each body, digest, kernel. Nothing, or what stands instead; what is no text is not ours
+and gives way. The sets come first: a decision is never without them."""
 
 FORGET = """
 for i = 2, #ARGV do

@@ -42,10 +42,19 @@ class MemoryStore:
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
         """Keep `decision`, and return the one that stands."""
         with self._lock:
-            stood = self._generations.setdefault(decision.key, [])
-            if not stood or (replace and stood[-1].decision != decision):
-                stood.append(Generation(len(stood) + 1, time.time(), decision))
-            return stood[-1].decision
+            return self._put(decision, replace)
+
+    def fill(self, decisions: Sequence[Decision]) -> None:
+        """Take over what a farther store answered."""
+        with self._lock:
+            for decision in decisions:
+                self._put(decision, True)
+
+    def _put(self, decision: Decision, replace: bool) -> Decision:
+        stood = self._generations.setdefault(decision.key, [])
+        if not stood or (replace and stood[-1].decision != decision):
+            stood.append(Generation(len(stood) + 1, time.time(), decision))
+        return stood[-1].decision
 
     def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
         """Decisions of the same kin."""

@@ -18,7 +18,7 @@ from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
 from tunewright.remarks import Remarks
 from tunewright.sharing import wire
-from tunewright.sharing.offers import Leases, Shelves, Upkeep
+from tunewright.sharing.offers import Cache, Leases, Shelves, Upkeep
 from tunewright.stores.guarded import OFFERS
 
 log = Remarks(__name__)
@@ -38,7 +38,7 @@ LOOK_SECONDS = 1.0
 """How long a reader goes by its last look at what is unsent, which may be much."""
 
 
-class Mirror(Store, Leases, Shelves, Protocol):
+class Mirror(Store, Cache, Leases, Shelves, Protocol):
     """What a store must do to stand in for a remote one."""
 
 
@@ -73,6 +73,8 @@ class Mirrored:
         self._looked = float("-inf")
         self._down = self._passed_over = False
         for offer, verbs in OFFERS.items():
+            if offer is Cache:
+                continue  # a record of truth is no room for what others know
             near: Any = None if offer is Upkeep else local
             stores = [store for store in (remote, near) if isinstance(store, offer)]
             for verb in verbs if stores else ():
@@ -222,9 +224,8 @@ class Mirrored:
 
         def copy() -> None:
             known = self._local.get_many(list(found))
-            for key, decision in found.items():
-                if known.get(key) != decision:
-                    self._local.put(decision)
+            if changed := [decision for key, decision in found.items() if known.get(key) != decision]:
+                self._local.fill(changed)
 
         self._locally(copy)
         return found

@@ -16,7 +16,7 @@ from tunewright.ports.plugins import missing
 from tunewright.sharing import wire
 from tunewright.sharing.records import Want
 from tunewright.stores import lua
-from tunewright.stores.bodies import Bodies, read_decision, read_key, seal
+from tunewright.stores.bodies import Bodies, opened, read_decision, read_key, seal, sealed
 
 PREFIX = "tunewright:1:"
 """What every key of ours begins with; the number is that of the layout."""
@@ -27,6 +27,12 @@ PATIENCE = 1.0
 ASKED_AT_ONCE = 10_000
 PAGE = 1000
 BATCHES = 100
+
+_NEXT = f"\r\n${len(PREFIX) + 73}\r\n{PREFIX}decision:"
+"""What stands before each digest in a packed command: the length of a decision's name, and its beginning."""
+
+_ANYTHING = b"*"
+"""What stands where anything may be replaced."""
 
 _HEX = re.compile(rb"[0-9a-f]{64}")
 
@@ -98,47 +104,63 @@ class RedisStore:
 
     def get(self, key: Key) -> Decision | None:
         """The decision for exactly this key."""
-        digest = key.digest
-        (value,) = self._texts([_decision(digest)])
-        return None if value is None else self._bodies.decision(bytes.fromhex(digest), *_opened(value), key=key)
+        (value,) = self._values([key.digest])
+        return None if value is None else self._bodies.decision(bytes.fromhex(key.digest), *opened(value), key=key)
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
         """The decisions there are for `keys`, in one round trip."""
-        wanted = {bytes.fromhex(key.digest): key for key in keys}
         found: dict[Key, Decision] = {}
-        for part in _pages(list(wanted), ASKED_AT_ONCE):
-            values = self._texts([_decision(digest.hex()) for digest in part])
-            # Opened in place: a call for each would cost as much as all else we do.
-            rows = [
-                (at, v[4:], int.from_bytes(v[:4], "big")) for at, v in zip(part, values, strict=True) if v is not None
-            ]
-            found |= self._bodies.decisions(rows, wanted)
+        for part in _pages(keys, ASKED_AT_ONCE):
+            names = [key.digest for key in part]
+            more = self._bodies.opened(list(map(bytes.fromhex, names)), self._values(names), part)
+            found = found | more if found else more
         return found
 
-    def _texts(self, places: Sequence[str]) -> list[bytes | None]:
-        """What is kept at each place; to MGET, what is no text at all, and so not ours, is nothing, not an error."""
+    def _values(self, digests: Sequence[str]) -> list[bytes | None]:
+        """What is kept under each digest; to MGET, what is no text at all, and so not ours, is nothing, not an error.
+
+        Names of one length are packed by joining them; the client, which looks at each, takes as long as the server.
+        """
+        packed = f"*{len(digests) + 1}\r\n$4\r\nMGET{_NEXT}{_NEXT.join(digests)}\r\n".encode()
+        pool = self._redis.connection_pool
         try:
-            values: list[bytes | None] = self._redis.execute_command("MGET", *places)
+            connection = pool.get_connection()
+            try:
+                connection.send_packed_command([packed])
+                values: list[bytes | None] = connection.read_response()
+            finally:
+                pool.release(connection)
         except self._trouble as error:
             raise self._failed("read", error) from error
         return values
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
         """Keep `decision`, and return the one that stands; two round trips if a damaged one has to go first."""
-        key, digest = decision.key, bytes.fromhex(decision.key.digest)
-        value = _sealed(wire.dump_decision(decision), digest)
-        places = [_decision(key.digest), f"{PREFIX}kernels", _of_kernel(key.kernel), f"{PREFIX}kin:{key.kin}"]
-        unbelieved: bytes | str = "*" if replace else ""
+        key, unbelieved = decision.key, _ANYTHING if replace else b""
         while True:
-            with self._said("write to"):
-                standing: Any = self._put(
-                    places, [value, key.digest, key.kernel, self._expiry, unbelieved, f"{PREFIX}changes"]
-                )
+            standing = self._kept([decision], unbelieved)
             if standing is None:
                 return decision
-            if (kept := self._bodies.decision(digest, *_opened(standing), key=key)) is not None:
+            if (kept := self._bodies.decision(bytes.fromhex(key.digest), *opened(standing), key=key)) is not None:
                 return kept
             unbelieved = standing
+
+    def fill(self, decisions: Sequence[Decision]) -> None:
+        """Take over what a farther store answered, a thousand to a round trip."""
+        for part in _pages(decisions, PAGE):
+            self._kept(part, _ANYTHING)
+
+    def _kept(self, decisions: Sequence[Decision], unbelieved: bytes) -> bytes | None:
+        """Keep `decisions` where there is nothing, or what is not believed; what stands instead, if something does."""
+        places = [f"{PREFIX}kernels"]
+        given: list[bytes | str | int] = [self._expiry, unbelieved, f"{PREFIX}changes"]
+        for decision in decisions:
+            key, digest = decision.key, decision.key.digest
+            places += [_decision(digest), _of_kernel(key.kernel), f"{PREFIX}kin:{key.kin}"]
+            given += [sealed(wire.dump_decision(decision), bytes.fromhex(digest)), digest, key.kernel]
+        with self._said("write to"):
+            standing: bytes | None = self._put(places, given)
+        return standing
 
     def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
         """Decisions of the same kin."""
@@ -165,12 +187,12 @@ class RedisStore:
                 cursor, part = client.sscan(place, max(cursor, 0), count=PAGE)
             fresh = [name for name in dict.fromkeys(part) if name not in seen and _HEX.fullmatch(name)]
             seen.update(fresh)
-            values = self._texts([_decision(name.decode()) for name in fresh]) if fresh else []
+            values = self._values([name.decode() for name in fresh]) if fresh else []
             if gone := [name for name, value in zip(fresh, values, strict=True) if value is None]:
                 with self._said("write to"):
                     self._forget([place], [_decision(""), *gone])
             for name, value in zip(fresh, values, strict=True):
-                given = () if value is None else (*_opened(value), bytes.fromhex(name.decode()))
+                given = () if value is None else (*opened(value), bytes.fromhex(name.decode()))
                 if given and (decision := self._bodies.believed("a decision", read_decision, *given)) is not None:
                     yield decision
 
@@ -178,7 +200,7 @@ class RedisStore:
         """Append trials to the journal of a key, as one entry of it."""
         if not trials:
             return
-        batch = _sealed(b"\n".join(wire.dump_trials(trials)), bytes.fromhex(key.digest))
+        batch = sealed(wire.dump_journal(trials), bytes.fromhex(key.digest))
         places = [f"{PREFIX}kernels", _journals(key.kernel), _journal(key.digest)]
         with self._said("write to"):
             self._record(places, [key.kernel, key.digest, wire.dump_key(key), batch])
@@ -190,7 +212,7 @@ class RedisStore:
             with self._said("read") as client:
                 batches = client.lrange(_journal(key.digest), start, start + BATCHES - 1)
             for batch in batches:
-                yield from self._bodies.believed("a batch of trials", _read_trials, *_opened(batch), digest) or ()
+                yield from self._bodies.believed("a batch of trials", _read_trials, *opened(batch), digest) or ()
             if len(batches) < BATCHES:
                 return
             start += BATCHES
@@ -223,7 +245,8 @@ class RedisStore:
         """What there is under `names` and has not expired."""
         found: dict[str, bytes] = {}
         for part in _pages(names, ASKED_AT_ONCE):
-            bodies = self._texts([_on_shelf(shelf) + name for name in part])
+            with self._said("read") as client:
+                bodies: list[bytes | None] = client.mget([_on_shelf(shelf) + name for name in part])
             found |= {name: body for name, body in zip(part, bodies, strict=True) if body is not None}
         return found
 
@@ -322,21 +345,11 @@ def _order(shelf: str) -> str:
     return f"{PREFIX}order:{shelf}"
 
 
-def _sealed(body: bytes, place: bytes) -> bytes:
-    """A body as it is kept: after the four bytes of its seal."""
-    return seal(body, place).to_bytes(4, "big") + body
-
-
-def _opened(value: bytes) -> tuple[bytes, int]:
-    """A body and its seal; of anything else, two parts that do not fit each other."""
-    return value[4:], int.from_bytes(value[:4], "big")
-
-
-def _read_trials(lines: bytes, sealed: int, digest: bytes) -> list[Trial]:
+def _read_trials(journal: bytes, sealed: int, digest: bytes) -> Sequence[Trial]:
     """The trials of a batch; a WireError if it is damaged, of another schema, or of another journal."""
-    if seal(lines, digest) != sealed:
+    if seal(journal, digest) != sealed:
         raise WireError("its bytes are not those that were written there")
-    return [wire.load_trial(line) for line in lines.split(b"\n")]
+    return wire.load_journal(journal)
 
 
 def _want(body: bytes, calls: int, seconds: float) -> Want | None:

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tunewright.sharing.offers import Generations, Leases, Shelves, Upkeep, Wants
+from tunewright.sharing.offers import Cache, Generations, Leases, Shelves, Upkeep, Wants
 from tunewright.sharing.records import Bounds, Want
 from tunewright.spaces.config import Config
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
@@ -98,6 +98,32 @@ class GenerationContract:
         store.put(DECISION)
         store.put(other_decision(config=Config(tile=8)), replace=False)
         assert len(store.history(KEY)) == 1
+
+
+class CacheContract:
+    """Tests of what `sharing.offers.Cache` promises."""
+
+    def test_it_is_an_offer_to_take_over_many(self, store: object) -> None:
+        assert isinstance(store, Cache)
+
+    def test_what_it_is_filled_with_is_found_as_if_it_were_put(self, store: Any) -> None:
+        decisions = [other_decision(key=other_key(mode={"size": str(i)})) for i in range(1200)]
+        store.fill(decisions)
+        found = store.get_many([decision.key for decision in decisions])
+        assert found == {decision.key: decision for decision in decisions}
+        assert {decision.key for decision in store.decisions("gemm")} == set(found)
+        store.fill([])
+        assert len(list(store.keys())) == 1200
+
+    def test_what_stands_is_replaced_and_what_does_not_change_makes_no_generation(self, store: Any) -> None:
+        better, conv = other_decision(config=Config(tile=8)), other_decision(key=other_key(kernel="conv"))
+        store.put(DECISION)
+        for _ in range(3):
+            store.fill([better, conv])
+        assert store.get_many([KEY, conv.key]) == {KEY: better, conv.key: conv}
+        if isinstance(store, Generations):
+            assert [generation.decision for generation in store.history(KEY)] == [DECISION, better]
+            assert len(store.history(conv.key)) == 1
 
 
 class ShelfContract:

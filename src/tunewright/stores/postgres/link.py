@@ -26,6 +26,7 @@ class Link(psycopg.Connection[Any]):
     """
 
     until = 0.0
+    idle_since = 0.0
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Let `gen` go on whenever the server is ready; what it returns."""
@@ -40,7 +41,10 @@ class Link(psycopg.Connection[Any]):
         """What one statement answers."""
         cursor = self.asking
         cursor.execute(sql, given, prepare=True)
-        return [] if cursor.rownumber is None else cursor.fetchall()  # to ask for its description would be slow
+        try:
+            return cursor.fetchall()
+        except psycopg.ProgrammingError:  # there is none; to ask beforehand would make every look-up slower
+            return []
 
     @cached_property
     def asking(self) -> psycopg.Cursor[Any]:

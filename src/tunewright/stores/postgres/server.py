@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from queue import Empty, SimpleQueue
 from random import uniform
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -16,17 +14,16 @@ import psycopg
 from psycopg import errors
 
 from tunewright.errors import StoreError
+from tunewright.stores import process
 from tunewright.stores.postgres import schema
 from tunewright.stores.postgres.link import Late, Link
+from tunewright.stores.postgres.pool import Pool
 from tunewright.stores.postgres.target import Target
 
 T = TypeVar("T")
 
-GLANCE = 0.005
-"""Seconds after which to look again for a connection that idles, where there can be no more."""
-
-MOST = 4
-"""Connections of a process: thousands of processes may share a server."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds, more or less, between two knocks at a server that has no room: each costs it a process."""
 
 PAGE = 1000
 
@@ -42,58 +39,13 @@ _NO_ROOM = ("too many clients", "too many connections", "remaining connection sl
 
 _ELSE = "check that it is a PostgreSQL of version 12 or later"
 
-_inherited: list[Any] = []
-"""Connections of a parent process. To close one here would end it there."""
-
-
-class _Pool:
-    """What a process has open, and how much more it may open."""
-
-    def __init__(self) -> None:
-        self.owner = os.getpid()
-        self.idle: list[Link] = []
-        self.places: SimpleQueue[None] = SimpleQueue()
-        self.prepared = False
-        for _ in range(MOST):
-            self.places.put(None)
-
-    def taken(self, until: float) -> Link | None:
-        """A connection that idles, the one last used; None if one may be opened."""
-        while True:
-            try:
-                return self.idle.pop()
-            except IndexError:
-                pass
-            try:
-                return self.places.get(timeout=GLANCE)
-            except Empty:
-                if monotonic() > until:
-                    raise Late(f"all {MOST} connections of this process are busy") from None
-
-    def give(self, link: Link) -> None:
-        """Take a connection back, or its place if it is of no use any more."""
-        if link.usable:
-            self.idle.append(link)
-        else:
-            link.close()
-            self.places.put(None)
-
-    def close(self) -> None:
-        """Close what is idle; in a forked child, keep it from being closed."""
-        while self.idle:
-            link = self.idle.pop()
-            if self.owner == os.getpid():
-                link.close()
-                self.places.put(None)
-            else:
-                _inherited.append(link)
-
 
 class Server:
     """A few connections, opened when they are needed and used again; a forked child opens its own.
 
-    A call ends within `seconds`, whatever the server does. One that finds its connection broken, as after a restart,
-    is made again on a fresh one where that cannot do anything twice. Raises only StoreError.
+    A call ends within `seconds`, whatever the server does; one that says how long it has to wait for `room` may wait so
+    much longer for a place on a server that says it has none, and so is alive. One that finds its connection broken, as
+    after a restart, is made again on a fresh one where that cannot do anything twice. Raises only StoreError.
     """
 
     def __init__(self, target: Target, seconds: float | None = None) -> None:
@@ -104,9 +56,9 @@ class Server:
         self._options = _options(target, self._seconds)
         self._renew()
 
-    def rows(self, sql: str, given: Sequence[Any] = (), *, twice: bool = True) -> list[Any]:
+    def rows(self, sql: str, given: Sequence[Any] = (), *, twice: bool = True, room: float = 0.0) -> list[Any]:
         """What one statement answers, in one round trip; `twice` if it may be made again."""
-        return self.use(lambda link: link.rows(sql, given), twice=twice)
+        return self.use(lambda link: link.rows(sql, given), twice=twice, room=room)
 
     def pages(self, sql: str, after: Any, *given: Any) -> Iterator[Any]:
         """All rows, read a page at a time: `sql` takes what is given, where to go on, and how many."""
@@ -117,15 +69,18 @@ class Server:
                 return
             after = rows[-1][0]
 
-    def use(self, work: Callable[[Link], T], *, twice: bool) -> T:
+    def use(self, work: Callable[[Link], T], *, twice: bool, room: float = 0.0) -> T:
         """What `work` makes of a connection; `twice` if it may be made again."""
-        pool = self._pool if self._pool.owner == os.getpid() else self._renew()
+        pool = self._pool if self._pool.owner == process.number else self._renew()
         until = monotonic() + self._seconds
         try:
             while True:
                 idled = pool.taken(until)
-                link = idled or self._opened(pool, until)
-                link.until = until
+                link = idled or self._opened(pool, until, room)
+                if idled:
+                    link.until = until
+                else:
+                    until = link.until  # later, if it had to wait for room
                 if idled and not twice and not link.quiet:
                     link.close()
                     pool.give(link)
@@ -141,31 +96,41 @@ class Server:
         except psycopg.Error as error:
             raise self._failed(error) from error
 
-    def _opened(self, pool: _Pool, until: float) -> Link:
+    def _opened(self, pool: Pool, until: float, room: float) -> Link:
         """A new connection, to tables of our version."""
         link = None
         try:
-            link = self._connected(until)
+            link = self._connected(pool, until, room)
             if not pool.prepared:
+                until = link.until
                 schema.prepare(link, self.name)
-                pool.prepared = True
+                link.until, pool.prepared = until, True
             return link
         except BaseException:
             if link is not None:
                 link.close()
-            pool.places.put(None)
+            pool.vacate()
             raise
 
-    def _connected(self, until: float) -> Link:
-        """A new connection, waited for while the server has no room for one."""
+    def _connected(self, pool: Pool, until: float, room: float) -> Link:
+        """A new connection, waited for while the server has no room for one.
+
+        Whoever knocks in vain comes back later each time, and never at once with the others.
+        """
+        last, pause = until + room, FIRST_PAUSE
         while True:
             try:
                 return self._connected_at_once(until)
             except psycopg.OperationalError as error:
-                pause = uniform(0.02, 0.2)  # many may have come at once, and must not come back at once
-                if not any(words in str(error) for words in _NO_ROOM) or monotonic() + pause >= until:
+                no_room = any(words in str(error) for words in _NO_ROOM)
+                wait = pause * uniform(0.5, 1.5)
+                if not no_room or monotonic() + wait >= last:
                     raise
-                sleep(pause)
+                pool.crowd()
+                sleep(wait)
+                pause = min(2 * pause, LONGEST_PAUSE)
+                if room:
+                    until = monotonic() + self._seconds  # it lives, and has its time again
 
     def _connected_at_once(self, until: float) -> Link:
         """A new connection. A thread opens it, since looking up a name cannot be told when to end."""
@@ -188,10 +153,10 @@ class Server:
         link.until = until
         return link
 
-    def _renew(self) -> _Pool:
+    def _renew(self) -> Pool:
         if (known := getattr(self, "_pool", None)) is not None:
             known.close()
-        self._pool = _Pool()
+        self._pool = Pool()
         weakref.finalize(self, self._pool.close)
         return self._pool
 

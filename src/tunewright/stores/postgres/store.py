@@ -15,6 +15,7 @@ from tunewright.sharing import wire
 from tunewright.sharing.records import Bounds, Generation, Stats, Want
 from tunewright.stores.bodies import (
     Bodies,
+    by_digest,
     entry_place,
     kin_of,
     read_decision,
@@ -31,6 +32,14 @@ from tunewright.stores.postgres.target import Target
 
 COPIED_FROM = 1000
 """Trials from which COPY, which takes more round trips, is faster than one statement."""
+
+FEW, ROOM_SECONDS = 10, 20.0
+"""How many keys a launch asks for at most; whoever asks for more has this long, in seconds, to find room on the server.
+
+A launch must not wait: where a server is crowded, it is answered from the mirror, or not at all, within the time-out
+of any other call. A program that asks for all its keys at once is about to start, may be one of thousands that do,
+and would rather start late than without its decisions: that crowd is gone in seconds, since no one stays in.
+"""
 
 ATTEMPTS = 5
 """How often to ask for what another process is just writing."""
@@ -112,8 +121,10 @@ class PostgresStore:
     the environment and from `~/.pgpass` counts. Tables live in the schema `tunewright`, which is made on first use.
 
     Every call ends within 2 seconds, or as many as `?tunewright_timeout=5` says, whatever became of the server or the
-    line to it; only trimming, verifying and a change of schema may take longer. What is acknowledged is on the
-    server's disk. A look-up of any number of keys is one round trip, and so is a put.
+    line to it; only trimming, verifying and a change of schema may take longer, and a look-up of many keys while the
+    server says that it has no room for another connection. What is acknowledged is on the server's disk. A look-up of
+    any number of keys is one round trip, and so is a put. A connection that idles is closed: places are for those who
+    ask.
     """
 
     def __init__(self, location: str) -> None:
@@ -136,9 +147,11 @@ class PostgresStore:
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
         """The decisions there are for `keys`, in one round trip."""
-        from_hex = bytes.fromhex
-        wanted = {from_hex(key.digest): key for key in keys}
-        return self._bodies.decisions(self._server.rows(_GET_MANY, (list(wanted),)), wanted) if wanted else {}
+        wanted = by_digest(keys)
+        room = ROOM_SECONDS if len(wanted) > FEW else 0.0
+        return (
+            self._bodies.decisions(self._server.rows(_GET_MANY, (list(wanted),), room=room), wanted) if wanted else {}
+        )
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
         """Keep `decision`, and return the one that stands, in one round trip."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.errors import StoreError
+from tunewright.stores import process
 from tunewright.stores.sqlite import schema
 from tunewright.stores.sqlite.uptime import boot, uptime
 
@@ -40,12 +41,12 @@ class _Held:
     """A connection that is closed with the thread that holds it, by the process that opened it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection, self.owner = connection, os.getpid()
+        self.connection, self.owner = connection, process.number
         weakref.finalize(self, _close, connection, self.owner)
 
 
 def _close(connection: sqlite3.Connection, owner: int) -> None:
-    if owner == os.getpid():
+    if owner == process.number:
         connection.close()
     else:
         _inherited.append(connection)
@@ -117,7 +118,7 @@ class SqliteFile:
     def _connection(self) -> sqlite3.Connection:
         """This thread's connection; a forked child opens its own, as SQLite demands."""
         held: _Held | None = getattr(self._local, "held", None)
-        if held is None or held.owner != os.getpid():
+        if held is None or held.owner != process.number:
             held = self._local.held = _Held(self._open())
         return held.connection
 

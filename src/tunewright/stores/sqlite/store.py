@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from math import inf
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from tunewright.sharing import wire
 from tunewright.sharing.records import Bounds, Generation, Stats, Want
 from tunewright.stores.bodies import (
     Bodies,
+    by_digest,
     entry_place,
     kin_of,
     read_decision,
@@ -43,6 +46,8 @@ WHERE body IS NOT excluded.body OR seal IS NOT excluded.seal"""
 _HISTORY = """SELECT CAST(generation AS INTEGER), coalesce(CAST(since AS REAL), 0.0), body, seal FROM (
 SELECT * FROM history WHERE digest = ?1 UNION ALL
 SELECT 0, digest, generation, since, seal, body FROM decisions WHERE digest = ?1) ORDER BY 1"""
+
+_PROBLEM = "INSERT INTO problems (digest, kernel, key) VALUES (?, ?, ?)"
 
 _TRIALS = """SELECT id, body, seal FROM trials WHERE problem = (SELECT id FROM problems WHERE digest = ?3)
 AND id > ?1 ORDER BY id LIMIT ?2"""
@@ -81,9 +86,14 @@ def _asking(count: int) -> str:
 @cache
 def _recording(count: int) -> str:
     """The statement that appends so many trials: one is faster than many that append one each."""
-    rows = ",".join(["(?,?)"] * count)
-    return f"""INSERT INTO trials (problem, at, seal, body)
-    SELECT id, ?, column1, column2 FROM problems, (VALUES {rows}) WHERE digest = ?"""
+    return f"INSERT INTO trials (problem, at, seal, body) VALUES {','.join(['(?1,?2,?,?)'] * count)}"
+
+
+def _row(decision: Decision, now: float) -> tuple[bytes, str, bytes, float, int, bytes]:
+    """What `_PUT` takes."""
+    key, body = decision.key, wire.dump_decision(decision)
+    digest = bytes.fromhex(key.digest)
+    return digest, key.kernel, kin_of(key), now, seal(body, digest), body
 
 
 class SqliteStore:
@@ -112,30 +122,38 @@ class SqliteStore:
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
         """The decisions there are for `keys`, a few hundred to a statement."""
-        from_hex = bytes.fromhex
-        wanted = {from_hex(key.digest): key for key in keys}
+        wanted = by_digest(keys)
         found: dict[Key, Decision] = {}
         for part in _parts(list(wanted), ASKED_AT_ONCE):
-            found |= self._bodies.decisions(self._file.rows(_asking(len(part)), part), wanted)
+            more = self._bodies.decisions(self._file.rows(_asking(len(part)), part), wanted)
+            found = found | more if found else more
         return found
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
         """Keep `decision`, and return the one that stands."""
-        key, body = decision.key, wire.dump_decision(decision)
-        digest = bytes.fromhex(key.digest)
-        since = max(time.time(), self._file.now())  # a clock that was set back makes nothing old
-        row = (digest, key.kernel, kin_of(key), since, seal(body, digest), body)
+        key, row = decision.key, _row(decision, self._since())
         if replace:
             self._file.change(_PUT, row)
             return decision
         if (standing := self.get(key)) is not None:
             return standing
         with self._file.writing() as connection:
-            found = connection.execute(_GET, (digest,)).fetchone()
-            if found and (standing := self._bodies.decision(digest, found[0], found[1], key)) is not None:
+            found = connection.execute(_GET, row[:1]).fetchone()
+            if found and (standing := self._bodies.decision(row[0], found[0], found[1], key)) is not None:
                 return standing
             connection.execute(_PUT, row)
         return decision
+
+    def _since(self) -> float:
+        """Now; a clock that was set back makes nothing old."""
+        return max(time.time(), self._file.now())
+
+    def fill(self, decisions: Sequence[Decision]) -> None:
+        """Take over what a farther store answered, in one transaction."""
+        now = self._since()
+        rows = sorted((_row(decision, now) for decision in decisions), key=itemgetter(0))  # as they will lie
+        with self._file.writing() as connection:
+            connection.executemany(_PUT, rows)
 
     def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
         """Decisions of the same kin."""
@@ -162,18 +180,19 @@ class SqliteStore:
         return found
 
     def record(self, key: Key, trials: Sequence[Trial]) -> None:
-        """Append trials to the journal of a key: few to a known key in one statement, else in one transaction."""
+        """Append trials to the journal of a key, in one transaction."""
+        if not trials:
+            return
         digest, now = bytes.fromhex(key.digest), self._file.now()
         bodies = wire.dump_trials(trials)
-        sealed = [part for pair in zip(seals(bodies, digest), bodies, strict=True) for part in pair]
-        parts = _parts(sealed, 2 * RECORDED_AT_ONCE)
-        if len(parts) == 1 and self._file.change(_recording(len(bodies)), (now, *sealed, digest)) == len(bodies):
-            return
+        sealed = list(chain.from_iterable(zip(seals(bodies, digest), bodies, strict=True)))
         with self._file.writing() as connection:
-            problem = (digest, key.kernel, wire.dump_key(key))
-            connection.execute("INSERT OR IGNORE INTO problems (digest, kernel, key) VALUES (?, ?, ?)", problem)
-            for part in parts:
-                connection.execute(_recording(len(part) // 2), (now, *part, digest))
+            known = connection.execute("SELECT id FROM problems WHERE digest = ?", (digest,)).fetchone()
+            problem = (
+                known[0] if known else connection.execute(_PROBLEM, (digest, key.kernel, wire.dump_key(key))).lastrowid
+            )
+            for part in _parts(sealed, 2 * RECORDED_AT_ONCE):
+                connection.execute(_recording(len(part) // 2), (problem, now, *part))
 
     def trials(self, key: Key) -> Iterator[Trial]:
         """The journal of a key, in the order recorded, read a page at a time."""
