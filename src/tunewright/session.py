@@ -28,14 +28,10 @@ from tunewright.ports.store import Store
 from tunewright.ports.strategy import Informed
 from tunewright.remarks import Remarks
 from tunewright.settings import Mode, Settings
-from tunewright.sharing.flight import Flight
 from tunewright.sharing.nearby import SAME, Settled, answered, missing, served
 from tunewright.sharing.offers import Agreement
 from tunewright.sharing.untuned import Untuned
 from tunewright.spaces.config import Config
-from tunewright.stores import places
-from tunewright.stores.layers import Layers
-from tunewright.stores.memory import MemoryStore
 
 log = Remarks(__name__)
 
@@ -71,8 +67,13 @@ class Session:
         """Memory over the store that the settings name, opened on first use."""
         with self._lock:
             if self._store is None:
+                from tunewright.stores import places  # noqa: PLC0415 - most of them few processes need
+                from tunewright.stores.layers import Layers  # noqa: PLC0415 - as above
+                from tunewright.stores.memory import MemoryStore  # noqa: PLC0415 - as above
+
                 location, cache = self.settings.store_location, self.settings.cache_path
-                mirror = places.mirror_of(location, cache) if self.settings.has("mirrors") else None
+                away = "://" in location and self.settings.has("mirrors")
+                mirror = places.mirror_of(location, cache) if away else None
                 inner = places.opened(location, mirror, cache / "store.sqlite")
                 # Ranks that agree keep in mind themselves what they agreed on.
                 self._store = inner if isinstance(inner, Agreement) else Layers(MemoryStore(), inner)
@@ -165,6 +166,8 @@ class Session:
         """What `search` decides, or what another process that searches the same decides: one of them is enough."""
         if not self.settings.has("flights"):
             return search()
+        from tunewright.sharing.flight import Flight  # noqa: PLC0415 - only where one tunes
+
         flight = Flight(self.store, f"tune {problem.key.digest}", patience=self.settings.wait)
 
         def published() -> Decision | None:

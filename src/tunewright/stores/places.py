@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tunewright.errors import StoreError
 from tunewright.ports import plugins
 from tunewright.ports.store import Store
-from tunewright.stores.agreed import Agreed
-from tunewright.stores.guarded import Guarded
-from tunewright.stores.layers import Layers
-from tunewright.stores.memory import MemoryStore
-from tunewright.stores.mirrored import Mirrored
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _BETWEEN = re.compile(rf"\s+(?={_SCHEME.pattern})")
@@ -34,6 +28,8 @@ def truth(location: str) -> Store:
 
 def mirror_of(location: str, cache: Path) -> Path:
     """Where a remote is mirrored. Each has a mirror of its own: what one says is no answer to a question to another."""
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, which a store of this machine never needs
+
     farthest = _BETWEEN.split(location.strip())[-1]
     return cache / "mirrors" / f"{sha256(farthest.encode()).hexdigest()[:12]}.sqlite"
 
@@ -49,9 +45,18 @@ def opened(location: str, mirror: Path | None, home: Path | None = None) -> Stor
     places = _BETWEEN.split(location.strip())
     stores = [_store(place) for place in places]
     if _name(location) == "torch":
+        from tunewright.stores.agreed import Agreed  # noqa: PLC0415 - for ranks alone
+        from tunewright.stores.memory import MemoryStore  # noqa: PLC0415 - as above
+
         common: Any = stores[0]
         return Agreed(common, at(str(home)) if home else MemoryStore())
     remote = [_remote(place) for place in places]
+    if len(stores) == 1 and not remote[0]:
+        return stores[0]
+    from tunewright.stores.guarded import Guarded  # noqa: PLC0415 - for remotes alone
+    from tunewright.stores.layers import Layers  # noqa: PLC0415 - as above
+    from tunewright.stores.mirrored import Mirrored  # noqa: PLC0415 - as above
+
     for depth, store in enumerate(stores):
         if remote[depth]:
             stores[depth] = Guarded(store)
