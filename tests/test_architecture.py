@@ -59,6 +59,8 @@ def test_a_tuning_run_goes_from_top_to_bottom_as_drawn() -> None:
     # All configs are the same, so that there are always finalists to race.
     session = tw.Session(pool="serial", strategy="random")
     tuned = tw.tune(tw.Space(tw.Knob("step", range(12))), session=session)(triple)
+    import tunewright.sharing.flight  # what loading it does is no part of the path  # noqa: F401
+
     rooms = crossed(lambda: tuned(np.ones(3)))
     values = ("model.", "spaces.", "cases.case", "settings", "report.", "remarks", "stores.", "ports.", "sharing.wire")
     assert [room for room in rooms if not room.startswith(values)] == TUNING
