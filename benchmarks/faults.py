@@ -227,10 +227,10 @@ def homes(yard: Yard, tally: Tally) -> None:
             done = subprocess.run(
                 [sys.executable, program], env=environ, capture_output=True, text=True, timeout=HANG, check=False
             )
-            said = [line for line in done.stderr.splitlines() if "the default is used" not in line]
+            said = [line for line in done.stderr.splitlines() if "The default is used" not in line]
             wrong = [] if (done.returncode, done.stdout) == (0, "9.0 9.0\n") else [f"it ended with {said[-1:]}"]
             wrong += [] if len(said) <= 1 else [f"{len(said)} lines are said"]
-            wrong += ["what is stored there is not read"] if kept and "the default is used" in done.stderr else []
+            wrong += ["what is stored there is not read"] if kept and "The default is used" in done.stderr else []
             tally.note(f"a read-only home, {mode}", wrong, time.monotonic() - began)
 
 
