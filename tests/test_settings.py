@@ -76,6 +76,12 @@ def test_a_table_that_is_none_is_refused(wrong, tmp_path) -> None:
         Settings.read({}, tmp_path, **wrong)
 
 
+def test_another_process_can_have_the_same_settings(tmp_path) -> None:
+    settings = Settings(trials=3, pool="process:2", features={"flights": False}, aliases={"A 800": "A 100", "B": "C"})
+    assert Settings.read(settings.environ(), tmp_path) == settings
+    assert Settings.read(Settings().environ(), tmp_path) == Settings()
+
+
 def test_a_password_is_not_said_aloud() -> None:
     settings = Settings(store="redis://:secret@cache/0 postgresql://tuner:hidden@db/x")
     assert settings.store_name == "redis://:***@cache/0 postgresql://tuner:***@db/x"

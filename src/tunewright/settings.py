@@ -118,6 +118,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Every setting, in the order declared."""
         return [getattr(self, name) for name in self.__struct_fields__]
 
+    def environ(self) -> dict[str, str]:
+        """The variables by which another process has the same settings."""
+        told = dict(zip(self.__struct_fields__, map(str, self.values()), strict=True))
+        told["features"] = ",".join(name if on else f"-{name}" for name, on in self.features.items())
+        told["aliases"] = ",".join(f"{name}={other}" for name, other in self.aliases.items())
+        return {f"TUNEWRIGHT_{name.upper()}": text for name, text in told.items()}
+
     def has(self, feature: str) -> bool:
         """Whether a feature is on."""
         known = next(one for one in FEATURES if one.name == feature)

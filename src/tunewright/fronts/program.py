@@ -99,9 +99,9 @@ def _raced_commands(session: Session, command: str, key: Key, configs: Sequence[
 
 def _command(command: str, store: str, session: Session) -> Visit:
     """Runs a command that finds its decisions in `store`, and tunes nothing."""
-    settings = msgspec.structs.asdict(session.settings)
-    told = {**settings, "store": store, "mode": Mode.FROZEN, "cache": session.settings.cache_path.absolute()}
-    environ = {**os.environ, **{f"TUNEWRIGHT_{name.upper()}": str(value) for name, value in told.items()}}  # noqa: TID251 - handed on
+    cache = str(session.settings.cache_path.absolute())
+    told = msgspec.structs.replace(session.settings, store=store, mode=Mode.FROZEN, cache=cache)
+    environ = {**os.environ, **told.environ()}  # noqa: TID251 - handed on
 
     def visit() -> float:
         start = perf_counter()
