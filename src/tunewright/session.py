@@ -59,6 +59,7 @@ class Session:
         self._store = store
         self._unkept: dict[Key, Decision] = {}
         self._lock = Lock()
+        self._led: set[Key] = set()
         self._settled: Settled | None = None
         self.untuned = Untuned(lambda: self.store)  # what is called without a decision, in the mode that records it
 
@@ -174,7 +175,14 @@ class Session:
             found = self.look_up(problem)
             return found if found is not None and _complete(found) else None
 
-        decision = flight.join(search, published)
+        def led_by_us() -> Decision:
+            self._led.add(problem.key)
+            try:
+                return search()
+            finally:
+                self._led.discard(problem.key)
+
+        decision = flight.join(led_by_us, published)
         if decision is None:
             log.warning("%s: another process still tunes; going on after %g s", problem.key.kernel, self.settings.wait)
             return self.known(problem)
@@ -280,7 +288,8 @@ class Session:
             decision = earlier  # half a search does not replace a whole one
         elif kept:
             # Of processes that tuned the same at once, the first to publish a whole search speaks for all.
-            standing = self.store.put(decision, replace=earlier is not None)
+            # Who was asked because nothing was decided never replaces what another leader has published since.
+            standing = self.store.put(decision, replace=earlier is not None and decision.key not in self._led)
             decision = standing if _complete(standing) else self.store.put(decision)
         else:
             said = "%s: not kept: the race told no finer than %.2g %%, where %.2g %% is wanted; see `tunewright quiet`"
