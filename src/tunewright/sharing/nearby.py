@@ -58,8 +58,9 @@ def _rank(key: Key, decision: Decision, problem: Problem, aliases: Mapping[str, 
 
 
 def _as(decision: Decision, tier: Tier) -> Decision:
-    # What ranks have settled on may be no decision, but an answer with a tier of its own.
-    return decision if decision.tier is not Tier.EXACT else decision.having(tier=tier)
+    # What ranks have settled on may be no decision, but an answer with a tier of its own. And what is exact stays as
+    # it was kept: another object would have to be read first.
+    return decision if tier is Tier.EXACT or decision.tier is not Tier.EXACT else decision.having(tier=tier)
 
 
 def _same(one: Device, other: Device, aliases: Mapping[str, str]) -> bool:
