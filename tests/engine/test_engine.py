@@ -282,3 +282,19 @@ def test_only_the_incumbent_and_the_default_decide_over_bits() -> None:
     assert kept(printed(1, "a"), printed(2, "b"), printed(4, "b"), incumbent=Config(tile=2)) == {2, 4}
     assert kept(printed(1, "varies"), printed(2, "b"), printed(4, "b")) == {1}
     assert kept(printed(2, "b"), printed(4, "b")) == set()
+
+
+def test_a_leader_does_not_replace_what_another_published_after_the_miss() -> None:
+    store = MemoryStore()
+    own = session(store=store)
+    tuned = tuned_with(own, [])
+    rival = decide(tuned.problem([]), [timed(2, 1)])
+
+    def late():
+        store.put(rival)  # the other leader is done, and the lease is ours
+        return tuned.tune()
+
+    assert own.led(tuned.problem([]), late) == rival
+    assert store.get(tuned.problem([]).key) == rival
+    tuned.tune()
+    assert len(store.history(tuned.problem([]).key)) == 2, "who asks for another search may replace it"
