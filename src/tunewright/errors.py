@@ -10,6 +10,7 @@ TunewrightError
 ├── PluginError       a named plugin is missing or broken
 ├── SettingsError     a setting is unknown or has a value that makes no sense
 ├── StoreError        a store could not be read or written
+│   └── BundleError   a bundle is damaged, not signed by whom it must be, or not what was pinned
 └── WireError         a record was written by another schema, or is damaged
 """
 
@@ -52,6 +53,10 @@ class SettingsError(TunewrightError):
 
 class StoreError(TunewrightError):
     """A store could not be read or written."""
+
+
+class BundleError(StoreError):
+    """A bundle is damaged, not signed by whom it must be, or not what was pinned."""
 
 
 class WireError(TunewrightError):

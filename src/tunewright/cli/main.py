@@ -8,6 +8,8 @@ import sys
 import click
 
 from tunewright import __version__
+from tunewright.cli.audit import audit
+from tunewright.cli.bundle import bundle
 from tunewright.cli.importing import import_
 from tunewright.cli.look import explain, show, trials
 from tunewright.cli.quiet import quiet
@@ -36,7 +38,7 @@ def command(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
-for part in (tune, show, explain, trials, store, settings, space, race, quiet, replay):
+for part in (tune, show, explain, trials, store, bundle, settings, space, race, quiet, replay, audit):
     command.add_command(part)
 replay.add_command(import_)
 

@@ -1,11 +1,13 @@
-"""Edge: foreign JSON, bounded in size, and checked before anything is believed."""
+"""Edge: foreign JSON and text, bounded in size, and checked before anything is believed."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
+import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from keyword import iskeyword
@@ -17,24 +19,32 @@ from tunewright.errors import WireError
 from tunewright.spaces.config import Value
 
 MOST_BYTES = 1 << 30
+MOST_TABLE_BYTES = 1 << 26
+"""Of a file with configs alone, which is small: those of recordings are not."""
 MOST_ROWS = 5_000_000
 MOST_VALUES = 100_000
 MOST_KNOBS = 256
 LONGEST = 2_000
 """Characters of a name, a value or a constraint."""
 
+MOST_NUMBER = sys.float_info.max
+"""What a whole number may be and still have a floating-point one beside it."""
+
 _GZIP = b"\x1f\x8b"
+
+
+Pairs = list[tuple[str, Any]]
 
 
 def load(path: Path, mend: Callable[[str], Iterable[str]] | None = None) -> Any:
     """The JSON in a file, which may be compressed by gzip; `mend` offers what else a damaged text may mean."""
-    text = _text(path)
+    said = text(path, MOST_BYTES)
     try:
-        return json.loads(text)
+        return json.loads(said)
     except RecursionError as error:
         raise WireError(f"{path}: nested too deeply to be a recording") from error
     except ValueError as error:
-        for mended in mend(text) if mend else ():
+        for mended in mend(said) if mend else ():
             with suppress(ValueError, RecursionError):
                 return json.loads(mended)
         raise WireError(
@@ -42,14 +52,44 @@ def load(path: Path, mend: Callable[[str], Iterable[str]] | None = None) -> Any:
         ) from error
 
 
-def _text(path: Path) -> str:
+def load_table(path: Path, repeated: list[str] | None = None) -> Any:
+    """The JSON in a small file; a name that one object has twice is added to `repeated`, and the last one counts."""
+    said = text(path, MOST_TABLE_BYTES)
+
+    def noted(pairs: Pairs) -> dict[str, Any]:
+        seen = dict(pairs)
+        if repeated is not None and len(seen) < len(pairs):
+            repeated.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        return seen
+
+    try:
+        return json.loads(said, object_pairs_hook=noted)
+    except RecursionError as error:
+        raise WireError(f"{path}: nested too deeply to be a table") from error
+    except ValueError as error:
+        raise WireError(f"{path} is not JSON: {error}; get it anew") from error
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a text, without what ends them; the last is empty if the file ends as it should.
+
+    A carriage return is part of its line, since it is to tools that do not expect one.
+    """
+    found = text(path, MOST_TABLE_BYTES).split("\n")
+    if longest := next((number for number, line in enumerate(found, 1) if len(line) > LONGEST), 0):
+        raise WireError(f"{path}: line {longest} is longer than {LONGEST:,} characters; it is no table")
+    return found
+
+
+def text(path: Path, most: int) -> str:
+    """The text in a file of at most so many bytes, which may be compressed by gzip."""
     try:
         with path.open("rb") as file:
             packed = file.read(len(_GZIP)) == _GZIP
         with gzip.open(path) if packed else path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise WireError(f"{path} holds more than {MOST_BYTES >> 20} MB; split it")
+            raw = file.read(most + 1)
+        if len(raw) > most:
+            raise WireError(f"{path} holds more than {most >> 20} MB; split it")
         return raw.decode("utf-8")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise WireError(f"{path} is damaged: {error}; get it anew") from error
@@ -71,9 +111,9 @@ def compact(content: Any) -> str:
 
 def put(path: Path, said: str) -> None:
     """Write a text beside `path`, compressed if its name ends in .gz, then move it there."""
-    text = said.encode()
+    raw = said.encode()
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    fresh.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
     os.replace(fresh, path)
 
 
@@ -120,7 +160,7 @@ def number(thing: Any, where: str, otherwise: float | None = None) -> float:
     """`thing` if it is a finite number, not negative; `otherwise` where it is missing."""
     if thing is None and otherwise is not None:
         return otherwise
-    if isinstance(thing, bool) or not isinstance(thing, int | float) or not 0 <= thing < float("inf"):
+    if isinstance(thing, bool) or not isinstance(thing, int | float) or not 0 <= thing <= MOST_NUMBER:
         raise WireError(f"{where} should be a number that is not negative, not {shown(thing)}")
     return float(thing)
 

@@ -36,6 +36,20 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Row:
+    """What another tool settled on for some sizes, on a device by the name it has there.
+
+    It is no decision of ours, and cannot be made one: a key also has the kernel's source, the types of all arguments,
+    the device's architecture and limits, and the toolchain, and a decision has evidence. A row is a config worth
+    trying first.
+    """
+
+    dims: Mapping[str, int]
+    config: Config
+    device: str
+
+
 def knobs_of(declared: Mapping[str, Sequence[Any]], where: str) -> tuple[Knob, ...]:
     """Knobs of names and values that are already checked one by one."""
     if not 0 < len(declared) <= edge.MOST_KNOBS:

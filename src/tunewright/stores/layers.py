@@ -164,17 +164,15 @@ class Layers:
         for store in reversed(self._stores):
             if isinstance(store, offer):
                 try:
-                    answer = getattr(store, verb)(*args, **options)
-                    return list(answer) if isinstance(answer, Iterator) else answer
+                    return _whole(getattr(store, verb)(*args, **options))
                 except StoreError as error:
                     self._skipped(store, error)
         return otherwise
 
     def _try(self, store: Store, verb: str, *args: Any, **options: Any) -> Any:
-        """What `store` answers; None if it cannot. An answer in parts is taken whole, so that it can fail here."""
+        """What `store` answers; None if it cannot."""
         try:
-            answer = getattr(store, verb)(*args, **options)
-            return list(answer) if isinstance(answer, Iterator) else answer
+            return _whole(getattr(store, verb)(*args, **options))
         except StoreError as error:
             self._skipped(store, error)
             return None
@@ -184,3 +182,8 @@ class Layers:
         say = log.debug if id(store) in self._said else log.warning
         self._said.add(id(store))
         say("%s is skipped: %s", type(store).__name__, error)
+
+
+def _whole(answer: Any) -> Any:
+    """An answer in parts is taken whole, so that it fails where it is asked for."""
+    return list(answer) if isinstance(answer, Iterator) else answer

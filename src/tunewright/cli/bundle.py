@@ -1,0 +1,206 @@
+"""Bundle: what was tuned as one signed file: made, checked, shown, compared, merged, applied."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tunewright.cli import output
+from tunewright.cli.targets import json_option, session_for, store_option
+from tunewright.errors import BundleError, NoDecision
+from tunewright.model.decision import Decision
+from tunewright.ports import plugins
+from tunewright.report import words
+from tunewright.sharing.settling import settled
+
+F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def trust_options(function: F) -> F:
+    """`--signers` and `--pin`."""
+    signers = click.option("--signers", type=FILE, help="Who may sign: a public key and a name on each line.")
+    pin = click.option("--pin", help="The digest that the bundle must have.")
+    return signers(pin(function))
+
+
+@click.group()
+def bundle() -> None:
+    """Make, check and use bundles: what was tuned as one signed file."""
+
+
+def _opened(path: Path, signers: Path | None, pin: str | None) -> Any:
+    """The bundle at `path`, verified."""
+    options = [f"signers={signers}" if signers else "", f"pin={pin}" if pin else ""]
+    query = "&".join(option for option in options if option)
+    return plugins.load("stores", "bundle").at(f"bundle:{path}" + (f"?{query}" if query else ""))
+
+
+@bundle.command()
+@click.argument("file", type=FILE)
+def key(file: Path) -> None:
+    """Make a key to sign with at FILE; the line it prints goes into others' lists of signers."""
+    from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+
+    try:
+        public = signing.new_key(file)
+    except FileExistsError as error:
+        raise click.UsageError(f"{file} is there already; a key is never overwritten") from error
+    output.say(f"{public} {file.stem}")
+
+
+@bundle.command()
+@click.argument("file", type=FILE)
+@click.argument("kernels", nargs=-1)
+@click.option("--sign", type=FILE, help="The key to sign with, as `tunewright bundle key` makes it.")
+@click.option("--note", default="", help="A sentence for whoever opens it.")
+@store_option
+@json_option
+def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **options: Any) -> None:
+    """Pack what is decided, for all kernels or for KERNELS, into FILE."""
+    from tunewright.stores.bundle import build as making  # noqa: PLC0415 - needs `cryptography`
+    from tunewright.stores.bundle import signing  # noqa: PLC0415 - as above
+
+    session = session_for(None, {"store": options["store"]})
+    wanted: Sequence[str | None] = kernels or (None,)
+    chosen = [decision for name in wanted for decision in session.store.decisions(name)]
+    if not chosen:
+        raise NoDecision(
+            f"nothing is decided for {', '.join(kernels) or 'any kernel'} in {session.settings.store_name}"
+        )
+    content = making.build(chosen, note=note)
+    digest = making.write(file, content, signing.private_key(sign) if sign else None)
+    if options["as_json"]:
+        output.as_json({"file": str(file), "digest": digest, "decisions": len(chosen), "signed": sign is not None})
+        return
+    output.say(
+        f"{file}: {words.counted(len(chosen), 'decision')}, {words.size(len(content))}, "
+        + ("signed" if sign else "not signed")
+    )
+    output.say(f"pin it with {digest}")
+
+
+@bundle.command()
+@click.argument("file", type=FILE)
+@trust_options
+@json_option
+def verify(file: Path, signers: Path | None, pin: str | None, as_json: bool) -> None:
+    """Check who signed FILE, or that it is the one pinned, and read every decision in it."""
+    store = _opened(file, signers, pin)
+    readable = sum(1 for _ in store.decisions())
+    missing = store.manifest.decisions - readable
+    if as_json:
+        output.as_json({"digest": store.digest, "signer": store.signer, "decisions": readable, "unreadable": missing})
+    else:
+        vouched = f"signed by {store.signer}" if store.signer else "as pinned"
+        output.say(f"{file}: {vouched}, {words.counted(readable, 'decision')}")
+    if missing:
+        raise BundleError(f"{missing} of its decisions cannot be read; do not use it")
+
+
+@bundle.command()
+@click.argument("file", type=FILE)
+@trust_options
+@json_option
+def show(file: Path, signers: Path | None, pin: str | None, as_json: bool) -> None:
+    """Show what FILE says of itself and what it decides."""
+    store = _opened(file, signers, pin)
+    if as_json:
+        output.as_json({"digest": store.digest, "manifest": store.manifest, "decisions": list(store.decisions())})
+        return
+    said = store.manifest
+    output.say(f"{words.counted(said.decisions, 'decision')} by {said.made_by}; choice {said.choice[:16]}", "bold")
+    if said.note:
+        output.say(said.note)
+    rows = [(d.key.kernel, d.key.signature, d.key.device, d.config) for d in store.decisions()]
+    output.table(("kernel", "arguments", "device", "config"), rows)
+
+
+@bundle.command()
+@click.argument("one", type=FILE)
+@click.argument("other", type=FILE)
+@trust_options
+@json_option
+def diff(one: Path, other: Path, signers: Path | None, pin: str | None, as_json: bool) -> None:
+    """Say what OTHER decides otherwise than ONE. Exit status 1 if there is a difference."""
+    before, after = ({d.key: d for d in _opened(path, signers, pin).decisions()} for path in (one, other))
+    changes = [("gone", d, None) for k, d in before.items() if k not in after]
+    changes += [("new", None, d) for k, d in after.items() if k not in before]
+    changes += [("changed", d, after[k]) for k, d in before.items() if k in after and after[k].config != d.config]
+    if as_json:
+        output.as_json(
+            [{"what": what, "before": a and output.plain(a), "after": b and output.plain(b)} for what, a, b in changes]
+        )
+    else:
+        rows = [
+            (what, _of(a, b).key.kernel, _of(a, b).key.signature, a.config if a else "", b.config if b else "")
+            for what, a, b in changes
+        ]
+        output.table(("", "kernel", "arguments", "before", "after"), rows)
+        output.say(f"{words.counted(len(changes), 'difference')}")
+    if changes:
+        sys.exit(1)
+
+
+def _of(one: Decision | None, other: Decision | None) -> Decision:
+    found = one or other
+    assert found is not None
+    return found
+
+
+@bundle.command()
+@click.argument("file", type=FILE)
+@click.argument("sources", nargs=-1, required=True, type=FILE)
+@click.option("--sign", type=FILE, help="The key to sign with.")
+@trust_options
+@json_option
+def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path | None, **options: Any) -> None:
+    """Make FILE of several bundles; where they differ the better evidence wins, and that is said."""
+    from tunewright.stores.bundle import build as making  # noqa: PLC0415 - needs `cryptography`
+    from tunewright.stores.bundle import signing  # noqa: PLC0415 - as above
+
+    found: dict[Any, Decision] = {}
+    conflicts: list[tuple[Decision, Decision, str]] = []
+    for source in sources:
+        for decision in _opened(source, signers, options["pin"]).decisions():
+            standing = found.setdefault(decision.key, decision)
+            if standing != decision:
+                winner, reason = settled(standing, decision)
+                conflicts.append((winner, decision if winner is standing else standing, reason))
+                found[decision.key] = winner
+    digest = making.write(file, making.build(found.values()), signing.private_key(sign) if sign else None)
+    if options["as_json"]:
+        told = [{"kept": output.plain(a), "dropped": output.plain(b), "reason": why} for a, b, why in conflicts]
+        output.as_json({"file": str(file), "digest": digest, "decisions": len(found), "conflicts": told})
+        return
+    rows = [(a.key.kernel, a.key.signature, a.config, b.config, why) for a, b, why in conflicts]
+    if rows:
+        output.table(("kernel", "arguments", "kept", "dropped", "because"), rows)
+    output.say(f"{file}: {words.counted(len(found), 'decision')}, {words.counted(len(conflicts), 'conflict')} settled")
+
+
+@bundle.command()
+@click.argument("file", type=FILE)
+@trust_options
+@store_option
+@json_option
+def apply(file: Path, signers: Path | None, pin: str | None, store: str | None, as_json: bool) -> None:
+    """Put the decisions of FILE into the store; what stood before stays in its history."""
+    source = _opened(file, signers, pin)
+    session = session_for(None, {"store": store})
+    changed = 0
+    for decision in source.decisions():
+        if session.store.get(decision.key) != decision:
+            session.store.put(decision)
+            changed += 1
+    if as_json:
+        output.as_json({"decisions": source.manifest.decisions, "changed": changed})
+        return
+    output.say(
+        f"{words.counted(source.manifest.decisions, 'decision')} of {file} stand in {session.settings.store_name}, "
+        f"{changed} of them new or changed; `tunewright store rollback KERNEL` goes back"
+    )

@@ -1,0 +1,102 @@
+"""Signing: who vouches for a bundle. Ed25519, by the `cryptography` package."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tunewright.errors import BundleError
+
+_RAW = serialization.Encoding.Raw
+_PURPOSE = b"tunewright bundle\n"
+"""What is signed begins with what it is for, so that no signature of anything else can be taken for it."""
+
+
+def new_key(path: Path) -> str:
+    """Make a private key at `path`, for its owner's eyes only; its public half in text."""
+    secret = Ed25519PrivateKey.generate()
+    made = secret.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(made)
+    return text_of(public_half(secret))
+
+
+def private_key(path: Path) -> Ed25519PrivateKey:
+    """The private key at `path`."""
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise BundleError(f"no private key can be read from {path}: {error}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise BundleError(f"{path} holds another kind of key; make one with `tunewright bundle key {path}`")
+    return key
+
+
+def public_half(key: Ed25519PrivateKey) -> bytes:
+    """The 32 bytes that others know a signer by."""
+    return key.public_key().public_bytes(_RAW, serialization.PublicFormat.Raw)
+
+
+def text_of(public: bytes) -> str:
+    """A public key in text."""
+    return base64.b64encode(public).decode()
+
+
+def trailer(content_digest: bytes, key: Ed25519PrivateKey | None) -> bytes:
+    """What ends a bundle: the signer and the signature, or zeros."""
+    if key is None:
+        return bytes(96)
+    return public_half(key) + key.sign(_PURPOSE + content_digest)
+
+
+def signer(end: bytes, content_digest: bytes) -> bytes | None:
+    """Who signed, or None if nobody did; a BundleError if the signature is not theirs."""
+    public, signature = end[:32], end[32:]
+    if not any(end):
+        return None
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _PURPOSE + content_digest)
+    except (InvalidSignature, ValueError) as error:
+        raise BundleError("its signature does not fit: it was changed, or never signed by that key") from error
+    return public
+
+
+def allowed(path: Path) -> dict[bytes, str]:
+    """The signers listed in a file: a public key in base64 and a name on each line, # before remarks."""
+    found: dict[bytes, str] = {}
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise BundleError(f"the list of signers cannot be read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        text, _, name = line.partition("#")[0].strip().partition(" ")
+        if not text:
+            continue
+        found[key_of(text, f"{path}, line {number}")] = name.strip() or text[:12]
+    return found
+
+
+def key_of(text: str, where: str) -> bytes:
+    """A public key from text."""
+    try:
+        public = base64.b64decode(text, validate=True)
+    except ValueError:
+        public = b""
+    if len(public) != 32:
+        raise BundleError(f"{where}: {text[:20]!r} is no public key of a signer; it has 44 characters of base64")
+    return public
+
+
+def named(signers: Iterable[str] | Mapping[bytes, str]) -> dict[bytes, str]:
+    """Signers given as texts, or already by key."""
+    if isinstance(signers, Mapping):
+        return dict(signers)
+    return {key_of(text, "a signer"): text[:12] for text in signers}

@@ -1,0 +1,171 @@
+"""A store in one signed file, which nobody changes."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from tunewright.errors import BundleError, StoreError
+from tunewright.model.decision import Decision
+from tunewright.model.key import Key
+from tunewright.model.trial import Trial
+from tunewright.stores.bodies import Bodies, kin_of
+from tunewright.stores.bundle.layout import TRAILER, Parcel
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a bundle says of itself; `choice` is a digest over all its decisions' keys and configs."""
+
+    made_by: str
+    decisions: int
+    artefacts: int
+    choice: str
+    kernels: dict[str, int] = {}
+    devices: dict[str, int] = {}
+    toolchains: tuple[dict[str, str], ...] = ()
+    note: str = ""
+
+
+class Verified(NamedTuple):
+    """The content of a bundle that somebody vouches for: a signer by name, or None where its digest was pinned."""
+
+    path: Path
+    content: memoryview
+    digest: str
+    signer: str | None
+
+
+def verified(
+    path: Path | str, *, signers: Mapping[bytes, str] | Iterable[str] = (), pin: str | None = None
+) -> Verified:
+    """The bundle at `path`, read once from end to end: signed by one of `signers`, or the one with the digest `pin`."""
+    place = Path(path).expanduser()
+    content, end = _mapped(place)
+    digest = sha256(content).hexdigest()
+    return Verified(place, content, digest, _vouched(place, end, digest, signers, pin))
+
+
+class BundleStore:
+    """Decisions of a verified bundle. Nothing of it is looked at before its signer or its digest is found good.
+
+    Location: `bundle:PATH?signers=FILE` or `bundle:PATH?pin=DIGEST`. A look-up costs the logarithm of how many
+    decisions there are; opening costs reading the file once, to verify it.
+    """
+
+    def __init__(self, bundle: Verified) -> None:
+        self.path, content, self.digest, self.signer = bundle
+        self._parcel = Parcel(content)
+        self._bodies = Bodies(str(self.path))
+        self.manifest = _manifest(self._parcel)
+
+    @classmethod
+    def at(cls, location: str) -> BundleStore:
+        """The bundle at `bundle:PATH?signers=FILE` or `bundle:PATH?pin=DIGEST`."""
+        from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+
+        place, _, query = location.removeprefix("bundle:").partition("?")
+        options = dict(parse_qsl(query))
+        if unknown := set(options) - {"signers", "pin"}:
+            raise BundleError(f"{location}: no option {unknown.pop()!r}; there are `signers` and `pin`")
+        if "signers" not in options and "pin" not in options:
+            raise BundleError(
+                f"{place}: say whom you trust: ?signers=FILE with the signers' public keys, or ?pin=DIGEST"
+            )
+        trusted = signing.allowed(Path(options["signers"]).expanduser()) if "signers" in options else {}
+        return cls(verified(place, signers=trusted, pin=options.get("pin")))
+
+    def get(self, key: Key) -> Decision | None:
+        """The decision for exactly this key."""
+        digest = bytes.fromhex(key.digest)
+        number = self._parcel.found(digest)
+        return None if number is None else self._bodies.decision(digest, *self._parcel.body(number), key)
+
+    def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
+        """The decisions there are for `keys`."""
+        return {key: decision for key in keys if (decision := self.get(key)) is not None}
+
+    def put(self, decision: Decision, *, replace: bool = True) -> Decision:
+        """Nothing: a bundle does not change."""
+        raise StoreError(f"{self.path} is a bundle, which nobody changes; put a store before it")
+
+    def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
+        """Decisions of the same kin."""
+        found = (self._at(number) for number in self._parcel.of_kin(kin_of(key)))
+        ours = (decision for decision in found if decision is not None and decision.key.kin == key.kin)
+        return (decision for _, decision in zip(range(most), ours, strict=False))
+
+    def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
+        """All decisions, or those of one kernel."""
+        for number in range(self._parcel.count):
+            if (decision := self._at(number)) is not None and kernel in (None, decision.key.kernel):
+                yield decision
+
+    def _at(self, number: int) -> Decision | None:
+        return self._bodies.decision(self._parcel.digest(number), *self._parcel.body(number))
+
+    def record(self, key: Key, trials: Sequence[Trial]) -> None:
+        """Nothing: a bundle does not change."""
+        raise StoreError(f"{self.path} is a bundle, which takes no trials; put a store before it")
+
+    def trials(self, key: Key) -> Iterator[Trial]:
+        """None: a bundle carries decisions and their evidence."""
+        return iter(())
+
+    def keys(self, kernel: str | None = None) -> Iterator[Key]:
+        """Keys that have a decision."""
+        return (decision.key for decision in self.decisions(kernel))
+
+    def artefact(self, digest: str) -> bytes | None:
+        """The artefact with that digest, if the bundle brings it."""
+        return self._parcel.artefact(bytes.fromhex(digest))
+
+
+def _mapped(path: Path) -> tuple[memoryview, bytes]:
+    """The content of the file, mapped into memory, and what ends it."""
+    try:
+        with path.open("rb") as file:
+            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError) as error:
+        raise BundleError(f"the bundle {path} cannot be read: {error}") from error
+    if len(whole) <= TRAILER:
+        raise BundleError(f"{path} is too short to be a bundle")
+    return whole[:-TRAILER], bytes(whole[-TRAILER:])
+
+
+def _vouched(
+    path: Path, end: bytes, digest: str, signers: Mapping[bytes, str] | Iterable[str], pin: str | None
+) -> str | None:
+    """Who vouches for it: the name of a signer that is allowed; None where only its digest was pinned."""
+    from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+
+    trusted = signing.named(signers)
+    if pin is not None and pin.lower() != digest:
+        raise BundleError(
+            f"{path} has the digest {digest[:16]}..., pinned is {pin[:16]}...; it is not the one you mean"
+        )
+    signed_by = signing.signer(end, bytes.fromhex(digest))
+    if not trusted:
+        if pin is None:
+            raise BundleError(f"{path}: nobody is allowed to sign, and no digest is pinned; say whom you trust")
+        return None
+    if signed_by is None:
+        raise BundleError(f"{path} is not signed; sign it with `tunewright bundle build --sign KEY`")
+    if signed_by not in trusted:
+        raise BundleError(
+            f"{path} is signed by {signing.text_of(signed_by)}, who is not on your list of signers; "
+            "add the key if you trust it"
+        )
+    return trusted[signed_by]
+
+
+def _manifest(parcel: Parcel) -> Manifest:
+    try:
+        return msgspec.json.decode(parcel.manifest, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise BundleError(f"its manifest cannot be read: {error}") from error
