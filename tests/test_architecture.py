@@ -20,7 +20,7 @@ HEART = ["model", "ports", "measure", "engine", "session.py", "fronts/tuned.py"]
 PUBLIC = {
     "C", "Case", "Config", "Figure", "In", "InOut", "Knob", "NoDecision", "NothingWorked", "Out", "Python", "Rule",
     "Session", "Space", "Tuned", "TunewrightError", "Variant", "__version__", "configure", "current_session", "memo",
-    "persistent_memo", "tune",
+    "persistent_memo", "seal", "tune", "unseal",
 }  # fmt: skip
 
 
@@ -47,8 +47,10 @@ def triple(x: tw.In("N"), *, step: int):
 
 TUNING = [
     "fronts.call", "fronts.tuned", "pools.loading", "fronts.declaration", "fronts.buckets",
-    "backends.python", "backends.host", "session", "sharing.nearby", "sharing.flight", "sharing.leases",
-    "cases.inputs", "fronts.seeds", "engine.budget", "pools.serial", "strategies.random", "engine.prior",
+    "session", "sharing.supply", "backends.python", "backends.host", "sharing.nearby",
+    "sharing.flight", "sharing.leases",
+    "cases.inputs", "fronts.seeds", "sharing.sealing", "engine.budget",
+    "pools.serial", "strategies.random", "sharing.prior",
     "engine.journal", "engine.stopping", "engine.decide",
     "engine.run", "measure.attempt", "cases.exam", "cases.arguments", "cases.judge",
     "measure.lease", "measure.clock", "measure.race", "measure.stats", "measure.quiet",

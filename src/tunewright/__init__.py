@@ -9,6 +9,7 @@ from tunewright.errors import NoDecision, NothingWorked, TunewrightError
 from tunewright.fronts.tuned import Tuned, tune
 from tunewright.model.signature import In, InOut, Out
 from tunewright.session import Session, configure, current_session
+from tunewright.sharing.sealing import seal, unseal
 from tunewright.spaces.config import Config
 from tunewright.spaces.figure import Figure
 from tunewright.spaces.space import Knob, Rule, Space, Variant
@@ -37,7 +38,9 @@ __all__ = [
     "current_session",
     "memo",
     "persistent_memo",
+    "seal",
     "tune",
+    "unseal",
 ]
 
 

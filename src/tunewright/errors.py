@@ -7,6 +7,7 @@ TunewrightError
 ├── BackendError      a kernel cannot be built or loaded at all (no compiler, no such function)
 ├── NoDecision        nothing is stored for a key, and the mode forbids tuning
 ├── NothingWorked     every config of a run failed
+├── Sealed            something was compiled, measured or missed after this process was sealed
 ├── PluginError       a named plugin is missing or broken
 ├── SettingsError     a setting is unknown or has a value that makes no sense
 ├── StoreError        a store could not be read or written
@@ -41,6 +42,10 @@ class NoDecision(TunewrightError):
 
 class NothingWorked(TunewrightError):
     """Every config of a run failed."""
+
+
+class Sealed(TunewrightError):
+    """Something was compiled, measured or missed after this process was sealed."""
 
 
 class PluginError(TunewrightError):

@@ -13,7 +13,6 @@ import numpy as np
 from tunewright.engine.budget import Budget
 from tunewright.engine.decide import Program, Raced, Verdict, noted
 from tunewright.engine.journal import Journal
-from tunewright.engine.prior import gathered, saving
 from tunewright.engine.run import Search, search
 from tunewright.engine.stopping import Stopping
 from tunewright.errors import NoDecision, NothingWorked, SpaceError, StoreError, WireError
@@ -28,8 +27,12 @@ from tunewright.ports.store import Store
 from tunewright.ports.strategy import Informed
 from tunewright.remarks import Remarks
 from tunewright.settings import Mode, Settings
+from tunewright.sharing.choices import digest
 from tunewright.sharing.nearby import SAME, Settled, answered, missing, served
 from tunewright.sharing.offers import Agreement
+from tunewright.sharing.prior import gathered, saving
+from tunewright.sharing.sealing import SEAL
+from tunewright.sharing.supply import Lender
 from tunewright.sharing.untuned import Untuned
 from tunewright.spaces.config import Config
 
@@ -55,12 +58,13 @@ class Session:
             given, store = {**given, "store": store}, None
         self.settings = settings or Settings.read(**given)
         self.counts: Counter[str] = Counter()
+        self.chosen: dict[Key, Config] = {}
         self.listeners: list[Listener] = [self._count, *listeners]
         self._store = store
         self._unkept: dict[Key, Decision] = {}
         self._lock = Lock()
-        self._led: set[Key] = set()
         self._settled: Settled | None = None
+        self._supply: Lender | None = None
         self.untuned = Untuned(lambda: self.store)  # what is called without a decision, in the mode that records it
 
     @property
@@ -69,16 +73,23 @@ class Session:
         with self._lock:
             if self._store is None:
                 from tunewright.stores import places  # noqa: PLC0415 - most of them few processes need
-                from tunewright.stores.layers import Layers  # noqa: PLC0415 - as above
-                from tunewright.stores.memory import MemoryStore  # noqa: PLC0415 - as above
 
-                location, cache = self.settings.store_location, self.settings.cache_path
-                away = "://" in location and self.settings.has("mirrors")
-                mirror = places.mirror_of(location, cache) if away else None
-                inner = places.opened(location, mirror, cache / "store.sqlite")
-                # Ranks that agree keep in mind themselves what they agreed on.
-                self._store = inner if isinstance(inner, Agreement) else Layers(MemoryStore(), inner)
+                said = self.settings
+                self._store = places.remembered(said.store_location, said.cache_path, mirrors=said.has("mirrors"))
             return self._store
+
+    @property
+    def supply(self) -> Lender:
+        """What backends are lent where kernels are launched."""
+        if self._supply is None:
+            adopts = self.mode is not Mode.TUNE
+            self._supply = Lender(lambda: self.store, self.settings.cache_path, self.counts, adopts=adopts)
+        return self._supply
+
+    @property
+    def choice(self) -> str:
+        """A digest over what was chosen here so far: equal on all ranks that run the same configs."""
+        return digest(self.chosen.items())
 
     @property
     def mode(self) -> Mode:
@@ -108,7 +119,7 @@ class Session:
 
     def resolve(self, problem: Problem, attempt: Attempt) -> Decision:
         """The decision for `problem`: stored if there is one, else what the mode says."""
-        return self.answer(problem) or self.led(problem, lambda: self.tune(problem, attempt))
+        return self.answer(problem) or self.led(problem, lambda: self.tune(problem, attempt, replace=False))
 
     def answer(self, problem: Problem) -> Decision | None:
         """What can be said without measuring: the nearest that is stored, or what the mode says; None means: tune."""
@@ -132,8 +143,11 @@ class Session:
         if self.mode is not Mode.OFF and isinstance(self.store, Agreement):
             answer = self.store.settle(problem.key, answer)
         self.counts[str(answer.tier)] += 1
+        self.chosen[problem.key] = answer.config
         if answer.tier not in SAME and self.mode is not Mode.OFF:
-            log.warning("%s", served(self.store, problem, answer))
+            said = served(self.store, problem, answer)
+            SEAL.note("misses", said.rstrip("."))
+            log.warning("%s", said)
             self.emit(Missed(problem.key, answer.tier))
         return answer
 
@@ -175,14 +189,7 @@ class Session:
             found = self.look_up(problem)
             return found if found is not None and _complete(found) else None
 
-        def led_by_us() -> Decision:
-            self._led.add(problem.key)
-            try:
-                return search()
-            finally:
-                self._led.discard(problem.key)
-
-        decision = flight.join(led_by_us, published)
+        decision = flight.join(search, published)
         if decision is None:
             log.warning("%s: another process still tunes; going on after %g s", problem.key.kernel, self.settings.wait)
             return self.known(problem)
@@ -195,12 +202,15 @@ class Session:
         *,
         budget: Budget | None = None,
         fresh: bool = False,
+        replace: bool = True,
         program: Program | None = None,
     ) -> Decision:
         """Search `problem`, decide and remember. Interrupted, it keeps what was found, and says so in the decision.
 
         Trials of an earlier run are not repeated, unless `fresh`. A winner that makes the `program` slower is refused.
+        Who was asked because nothing was decided does not `replace` what another has published since.
         """
+        SEAL.note("measurements", f"{problem.key.kernel} was about to be tuned")
         settings = self.settings
         budget = budget or self.budget()
         earlier = self.store.get(problem.key)
@@ -229,7 +239,8 @@ class Session:
         finally:
             pool.close()
         decision = _foreseen(decision, plan)
-        decision = self._publish(_signed_off(decision, settings, complete=interrupted is None), earlier)
+        decision = _signed_off(decision, settings, complete=interrupted is None)
+        decision = self._publish(decision, earlier, replace=replace)
         if interrupted:
             raise interrupted
         return decision
@@ -277,7 +288,7 @@ class Session:
             return False, None
         return False, (configs, race)
 
-    def _publish(self, decision: Decision, earlier: Decision | None) -> Decision:
+    def _publish(self, decision: Decision, earlier: Decision | None, *, replace: bool) -> Decision:
         """Keep the decision, unless the machine was too noisy for the resolution that the settings want."""
         told, wanted = decision.evidence and decision.evidence.resolution, self.settings.resolution
         if kept := not (wanted and told and told > wanted):
@@ -288,12 +299,12 @@ class Session:
             decision = earlier  # half a search does not replace a whole one
         elif kept:
             # Of processes that tuned the same at once, the first to publish a whole search speaks for all.
-            # Who was asked because nothing was decided never replaces what another leader has published since.
-            standing = self.store.put(decision, replace=earlier is not None and decision.key not in self._led)
+            standing = self.store.put(decision, replace=replace and earlier is not None)
             decision = standing if _complete(standing) else self.store.put(decision)
         else:
             said = "%s: not kept: the race told no finer than %.2g %%, where %.2g %% is wanted; see `tunewright quiet`"
             log.warning(said, decision.key.kernel, 100 * (told or 0.0), 100 * wanted)
+        self.chosen[decision.key] = decision.config
         self.emit(Decided(decision, kept))
         return decision
 

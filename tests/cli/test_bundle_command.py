@@ -38,7 +38,7 @@ def test_a_bundle_is_built_verified_shown_and_applied(here) -> None:
     assert "signed by team, 2 decisions" in tunewright("bundle", "verify", "one.bundle", *trust, cwd=here).stdout
     assert "conv" in tunewright("bundle", "show", "one.bundle", *trust, cwd=here).stdout
     applied = tunewright("bundle", "apply", "one.bundle", *trust, "--store", "new.sqlite", "--json", cwd=here).stdout
-    assert json.loads(applied) == {"decisions": 2, "changed": 2}
+    assert json.loads(applied) == {"decisions": 2, "changed": 2, "builds": 0}
     assert SqliteStore(here / "new.sqlite").get(KEY) == DECISION
     again = tunewright("bundle", "apply", "one.bundle", *trust, "--store", "new.sqlite", "--json", cwd=here).stdout
     assert json.loads(again)["changed"] == 0

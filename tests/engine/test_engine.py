@@ -292,7 +292,7 @@ def test_a_leader_does_not_replace_what_another_published_after_the_miss() -> No
 
     def late():
         store.put(rival)  # the other leader is done, and the lease is ours
-        return tuned.tune()
+        return own.tune(tuned.problem([]), tuned.attempt(tuned.cases_like([])), replace=False)
 
     assert own.led(tuned.problem([]), late) == rival
     assert store.get(tuned.problem([]).key) == rival

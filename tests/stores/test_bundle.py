@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tunewright import Config, Session
 from tunewright.errors import BundleError, StoreError
 from tunewright.model.decision import Problem, Tier
+from tunewright.sharing import choices
 from tunewright.stores.bundle import BundleStore, signing, verified
-from tunewright.stores.bundle.build import build, choice_digest, write
+from tunewright.stores.bundle.build import Enclosure, build, write
 from tunewright.stores.bundle.layout import HEADER, Body, Parcel, packed
 from tunewright.stores.layers import Layers
 from tunewright.stores.memory import MemoryStore
@@ -36,7 +37,7 @@ def signer(secret):
 
 @pytest.fixture
 def path(tmp_path, secret):
-    write(tmp_path / "some.bundle", build([DECISION, *MANY], {"a.so": b"machine code"}), secret)
+    write(tmp_path / "some.bundle", build([DECISION, *MANY], [Enclosure("build", "ab.so", b"machine code")]), secret)
     return tmp_path / "some.bundle"
 
 
@@ -47,8 +48,8 @@ def test_what_was_packed_is_found(path, signer) -> None:
     assert store.get(other_key(kernel="conv")) is None
     assert {decision.key for decision in store.decisions("gemm")} == {DECISION.key, *(one.key for one in MANY)}
     assert set(store.keys()) == {DECISION.key, *(one.key for one in MANY)}
-    assert store.artefact(sha256(b"machine code").hexdigest()) == b"machine code"
-    assert store.artefact(sha256(b"other").hexdigest()) is None
+    assert store.enclosed("build", "ab.so") == b"machine code"
+    assert store.enclosed("build", "other.so") is None
     assert (store.manifest.decisions, store.manifest.artefacts) == (51, 1)
 
 
@@ -74,15 +75,19 @@ def test_it_cannot_be_changed(path, signer) -> None:
 
 
 def test_equal_contents_make_equal_bytes() -> None:
-    there = {"a": b"1", "b": b"2"}
-    assert build(MANY, there) == build(reversed(MANY), dict(reversed(there.items())))
+    there = [Enclosure("race", "a", b"1"), Enclosure("race", "b", b"2")]
+    assert build(MANY, there) == build(reversed(MANY), reversed(there))
     assert build(MANY) != build(MANY[1:])
 
 
 def test_the_choice_is_the_same_whoever_found_it() -> None:
     other = other_decision(evidence=msgspec.structs.replace(DECISION.evidence, seed=8, when="2027"))
-    assert choice_digest([DECISION, *MANY]) == choice_digest([*MANY, other])
-    assert choice_digest([DECISION]) != choice_digest([other_decision(config=Config(tile=8))])
+    assert chosen(DECISION, *MANY) == chosen(*MANY, other)
+    assert chosen(DECISION) != chosen(other_decision(config=Config(tile=8)))
+
+
+def chosen(*decisions):
+    return choices.digest((decision.key, decision.config) for decision in decisions)
 
 
 def test_who_did_not_sign_is_not_believed(path, tmp_path, secret) -> None:

@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,11 @@ from tunewright.measure.clock import HostTimer
 from tunewright.model.key import Key
 from tunewright.model.signature import Parameter, Reading, Signature
 from tunewright.ports.backend import Kernel, Launch
+from tunewright.remarks import Remarks
+from tunewright.sharing import artefacts
 from tunewright.spaces.config import Config
+
+log = Remarks(__name__)
 
 _COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++")}
 _CPP_SUFFIXES = (".cc", ".cpp", ".cxx", ".C")
@@ -102,9 +106,22 @@ class C:
         files = self._files()
         name = self._function or kernel.name
         self._check(kernel, signature, prototype(files[self.path.name], name))
-        source = digest(*(f"{part}\n{normalised(text)}" for part, text in sorted(files.items())), name, self._sizes)
-        toolchain = {"compiler": self.compiler[1], "flags": " ".join(self._flags)}
-        return Key(kernel.name, source, signature, cpu(), toolchain, mode)
+        source = self._source(files, name)
+        return Key(kernel.name, source, signature, cpu(), self._toolchain(self._version(kernel)), mode)
+
+    def _source(self, files: Mapping[str, str], name: str) -> str:
+        """A digest of what the compiler sees."""
+        return digest(*(f"{part}\n{normalised(text)}" for part, text in sorted(files.items())), name, self._sizes)
+
+    def _toolchain(self, version: str) -> dict[str, str]:
+        return {"compiler": version, "flags": " ".join(self._flags)}
+
+    def _version(self, kernel: Kernel) -> str:
+        """What the compiler says of its version: of the one that built what the store brings, else of the one here."""
+        for said in kernel.supply.toolchains(kernel.name) if kernel.supply else ():
+            if said == self._toolchain(said.get("compiler", "")):
+                return said["compiler"]
+        return self.compiler[1]
 
     def _check(self, kernel: Kernel, signature: Signature, taken: list[Argument] | None) -> None:
         """Refuse what C would read as something else: it cannot say so itself."""
@@ -124,28 +141,42 @@ class C:
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
         """A shared library; one that was built before from the same content is not built again."""
-        import tempfile  # noqa: PLC0415 - as in _run
-
-        command, version = self.compiler
         options = [*self._flags, *_options(config)]
         if self._sizes == "macros":
             options += [f"-D{name}={size}" for name, size in signature.dims.items()]
         files = self._files()
         texts = [f"{name}\n{text}" for name, text in sorted(files.items())]
+        version = self._version(kernel)
         # `-march=native` makes the processor part of the content.
-        name = digest(version, *options, *texts, *cpu().features, cpu().model)
-        artifact = kernel.cache / "artifacts" / name[:2] / f"{name}.so"
-        if not artifact.is_file():
-            artifact.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=artifact.parent) as scratch:
-                unit, library = Path(scratch) / "kernel.o", Path(scratch) / "kernel.so"
-                _run([command, *options, "-fPIC", "-c", str(self.path), "-o", str(unit)])
-                linked = [option for option in options if option not in _NOT_AT_LINK]
-                _run([command, "-shared", str(unit), *linked, "-o", str(library), "-lm"])
-                if self._files() != files:
-                    raise BackendError(f"{self.path.name} changed while it was being built; call again")
-                os.replace(library, artifact)
-        return artifact
+        content = [*options, *texts, *cpu().features, cpu().model]
+        name = f"{digest(version, *content)}.so"
+        if there := artefacts.found(kernel, name):
+            return there
+        if version != (here := self.compiler[1]):
+            said = "%s: no build by %s is brought for this call; built here by %s, which nobody raced"
+            log.warning(said, kernel.name, version, here)
+            name = f"{digest(here, *content)}.so"
+            if there := artefacts.found(kernel, name):
+                return there
+        source = self._source(files, self._function or kernel.name)
+        label = artefacts.Label(name, kernel.name, source, config, signature, self._toolchain(here))
+        return self._compiled(kernel, options, files, label)
+
+    def _compiled(self, kernel: Kernel, options: list[str], files: Mapping[str, str], label: artefacts.Label) -> Path:
+        import tempfile  # noqa: PLC0415 - as in _run
+
+        if kernel.supply is not None:
+            kernel.supply.compiling(kernel.name)
+        folder = artefacts.place(kernel.cache, label.name).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            unit, library = Path(scratch) / "kernel.o", Path(scratch) / "kernel.so"
+            _run([self.compiler[0], *options, "-fPIC", "-c", str(self.path), "-o", str(unit)])
+            linked = [option for option in options if option not in _NOT_AT_LINK]
+            _run([self.compiler[0], "-shared", str(unit), *linked, "-o", str(library), "-lm"])
+            if self._files() != files:
+                raise BackendError(f"{self.path.name} changed while it was being built; call again")
+            return artefacts.keep(kernel.cache, library, label)
 
     def load(self, kernel: Kernel, artifact: Path) -> Launch:
         """The function in the library, ready for numpy arrays and numbers."""

@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 import click
 
 from tunewright.cli import output
-from tunewright.cli.targets import json_option, session_for, store_option
+from tunewright.cli.targets import json_option, kernel_at, session_for, store_option
 from tunewright.errors import BundleError, NoDecision
 from tunewright.model.decision import Decision
 from tunewright.ports import plugins
 from tunewright.report import words
+from tunewright.session import Session
+from tunewright.sharing import artefacts
+from tunewright.sharing.offers import Shelves
 from tunewright.sharing.settling import settled
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,29 +60,39 @@ def key(file: Path) -> None:
 @click.argument("file", type=FILE)
 @click.argument("kernels", nargs=-1)
 @click.option("--sign", type=FILE, help="The key to sign with, as `tunewright bundle key` makes it.")
+@click.option("--bare", is_flag=True, help="Decisions alone, without what was built for them.")
 @click.option("--note", default="", help="A sentence for whoever opens it.")
 @store_option
 @json_option
 def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **options: Any) -> None:
-    """Pack what is decided, for all kernels or for KERNELS, into FILE."""
-    from tunewright.stores.bundle import build as making  # noqa: PLC0415 - needs `cryptography`
+    """Pack what is decided into FILE, for all kernels or for KERNELS: names, or FILE.py:NAME.
+
+    What was built of the configs decided comes along, so that production compiles nothing. Of a kernel given as
+    FILE.py:NAME what is missing is built first, and the default too.
+    """
+    from tunewright.fronts import packing  # noqa: PLC0415 - needs `cryptography`
+    from tunewright.stores.bundle import build as making  # noqa: PLC0415 - as above
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - as above
 
+    found = [kernel_at(target) for target in kernels if ":" in target]
+    names = [name for name in kernels if ":" not in name] + [kernel.name for kernel in found]
     session = session_for(None, {"store": options["store"]})
-    wanted: Sequence[str | None] = kernels or (None,)
-    chosen = [decision for name in wanted for decision in session.store.decisions(name)]
+    chosen = [decision for name in names or (None,) for decision in session.store.decisions(name)]
     if not chosen:
-        raise NoDecision(
-            f"nothing is decided for {', '.join(kernels) or 'any kernel'} in {session.settings.store_name}"
-        )
-    content = making.build(chosen, note=note)
+        raise NoDecision(f"nothing is decided for {', '.join(names) or 'any kernel'} in {session.settings.store_name}")
+    for kernel in found:
+        packing.build_all(kernel, [decision for decision in chosen if decision.key.kernel == kernel.name])
+    enclosed = [] if options["bare"] else list(packing.enclosures(session, chosen, found))
+    content = making.build(chosen, enclosed, note=note)
     digest = making.write(file, content, signing.private_key(sign) if sign else None)
+    builds = sum(one.kind == "build" for one in enclosed)
     if options["as_json"]:
-        output.as_json({"file": str(file), "digest": digest, "decisions": len(chosen), "signed": sign is not None})
+        made = {"file": str(file), "digest": digest, "decisions": len(chosen), "builds": builds}
+        output.as_json({**made, "races": len(enclosed) - builds, "signed": sign is not None})
         return
     output.say(
-        f"{file}: {words.counted(len(chosen), 'decision')}, {words.size(len(content))}, "
-        + ("signed" if sign else "not signed")
+        f"{file}: {words.counted(len(chosen), 'decision')}, {words.counted(builds, 'build')}, "
+        f"{words.size(len(content))}, " + ("signed" if sign else "not signed")
     )
     output.say(f"pin it with {digest}")
 
@@ -165,14 +178,19 @@ def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path 
 
     found: dict[Any, Decision] = {}
     conflicts: list[tuple[Decision, Decision, str]] = []
+    enclosed: list[making.Enclosure] = []
     for source in sources:
-        for decision in _opened(source, signers, options["pin"]).decisions():
+        opened = _opened(source, signers, options["pin"])
+        for decision in opened.decisions():
             standing = found.setdefault(decision.key, decision)
             if standing != decision:
                 winner, reason = settled(standing, decision)
                 conflicts.append((winner, decision if winner is standing else standing, reason))
                 found[decision.key] = winner
-    digest = making.write(file, making.build(found.values()), signing.private_key(sign) if sign else None)
+        for one in opened.enclosures.values():
+            enclosed.append(making.Enclosure(one.kind, one.name, opened.enclosed(one.kind, one.name), one.label))
+    content = making.build(found.values(), enclosed)
+    digest = making.write(file, content, signing.private_key(sign) if sign else None)
     if options["as_json"]:
         told = [{"kept": output.plain(a), "dropped": output.plain(b), "reason": why} for a, b, why in conflicts]
         output.as_json({"file": str(file), "digest": digest, "decisions": len(found), "conflicts": told})
@@ -197,10 +215,27 @@ def apply(file: Path, signers: Path | None, pin: str | None, store: str | None, 
         if session.store.get(decision.key) != decision:
             session.store.put(decision)
             changed += 1
+    builds = _unpacked(source, session)
     if as_json:
-        output.as_json({"decisions": source.manifest.decisions, "changed": changed})
+        output.as_json({"decisions": source.manifest.decisions, "changed": changed, "builds": builds})
         return
     output.say(
         f"{words.counted(source.manifest.decisions, 'decision')} of {file} stand in {session.settings.store_name}, "
-        f"{changed} of them new or changed; `tunewright store rollback KERNEL` goes back"
+        f"{changed} of them new or changed, with {words.counted(builds, 'build')}; "
+        "`tunewright store rollback KERNEL` goes back"
     )
+
+
+def _unpacked(source: Any, session: Session) -> int:
+    """Put what is enclosed where launches look for it; how many builds there are."""
+    labels = []
+    for (kind, name), one in source.enclosures.items():
+        content = source.enclosed(kind, name)
+        if kind == "build" and one.label is not None:
+            artefacts.unpack(session.settings.cache_path, content, one.label)
+            labels.append(one.label)
+        elif isinstance(session.store, Shelves):
+            session.store.keep("races", name, content)
+    if labels:
+        artefacts.apply(session.settings.cache_path, source.digest, labels)
+    return len(labels)

@@ -244,7 +244,8 @@ def _post_mortem(problem: Problem, trials: Sequence[Trial]) -> str:
     failures = [trial.outcome for trial in trials if isinstance(trial.outcome, Failure)]
     if not failures:
         return f"{problem.key.kernel}: nothing was tried; is the budget zero?"
-    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(str(f.kind) for f in failures).most_common())
+    counted = Counter(str(failure.kind) for failure in failures)
+    kinds = ", ".join(f"{counted[kind]} {kind}" for kind in sorted(counted, key=lambda kind: (-counted[kind], kind)))
     first = failures[0]
     return (
         f"{problem.key.kernel}: all {len(failures)} configs tried failed ({kinds}). The first: at {first.stage}, "

@@ -103,7 +103,7 @@ class Tuned:
     @property
     def kernel(self) -> Kernel:
         """The kernel as backends see it."""
-        return Kernel(self.name, self.function, self.parameters, self.session.settings.cache_path)
+        return Kernel(self.name, self.function, self.parameters, self.session.settings.cache_path, self.session.supply)
 
     @property
     def session(self) -> Session:
@@ -163,7 +163,7 @@ class Tuned:
         found = self.session.known(problem) if only_known else self.session.answer(problem)
         if found is not None:
             return found
-        return self.session.led(problem, lambda: self._tuned(problem, args, self.budget()))
+        return self.session.led(problem, lambda: self._tuned(problem, args, self.budget(), replace=False))
 
     def tune(self, *args: Any, budget: Budget | None = None, fresh: bool = False) -> Decision:
         """Search for the best config for `args` now, whatever is stored; earlier trials count unless `fresh`."""
@@ -172,7 +172,7 @@ class Tuned:
             self._ready.clear()
         return decision
 
-    def _tuned(self, problem: Problem, args: Sequence[Any], budget: Budget | None, *, fresh: bool = False) -> Decision:
+    def _tuned(self, problem: Problem, args: Sequence[Any], budget: Budget | None, **how: bool) -> Decision:
         program: Program | None = None
         if self.declared.program:
             from tunewright.fronts.program import whole  # noqa: PLC0415 - processes, only where there is a program
@@ -184,7 +184,7 @@ class Tuned:
         known = offered(self.kernel, problem.key.signature) if offered else ()
         space = problem.space.knowing(known) if known else problem.space
         problem = msgspec.structs.replace(problem, seeds=seeds, space=space)
-        return self.session.tune(problem, attempt, budget=budget, fresh=fresh, program=program)
+        return self.session.tune(problem, attempt, budget=budget, program=program, **how)
 
     @contextmanager
     def pinned(self, session: Session, ready: dict[Hashable, Launch]) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,16 +16,33 @@ Launch = Callable[..., Any]
 """A kernel ready to run: call it with the arguments of a call, in order."""
 
 
+class Supply(Protocol):
+    """What a process that launches lends its backends: builds that its store brings, and a say before they compile."""
+
+    def toolchains(self, kernel: str) -> Sequence[Mapping[str, str]]:
+        """What built what is brought for a kernel: where that is launched, what is found here does not matter."""
+        ...
+
+    def brought(self, kernel: str, name: str) -> Path | None:
+        """The artefact of a kernel called `name`, put into the cache, if the store brings it."""
+        ...
+
+    def compiling(self, kernel: str) -> None:
+        """Said before a kernel is compiled; may refuse."""
+        ...
+
+
 class Kernel(msgspec.Struct, frozen=True):
     """What is tuned: a name that is the same in every process, the function that declares it, and its arguments.
 
-    `cache` is a folder where a backend may keep what it builds.
+    `cache` is a folder where a backend may keep what it builds. Who only tries configs has no `supply`.
     """
 
     name: str
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
     cache: Path
+    supply: Supply | None = None
 
 
 class Timer(Protocol):

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
+from tunewright.sharing.artefacts import Label
 from tunewright.sharing.records import Bounds, Generation, Stats, Want
 
 
@@ -90,6 +91,19 @@ class Shelves(Protocol):
 
     def clear(self, shelf: str, *, most: int = 0) -> int:
         """Drop the oldest entries until at most `most` are left; how many went."""
+        ...
+
+
+@runtime_checkable
+class Brings(Protocol):
+    """What comes along with decisions."""
+
+    def enclosed(self, kind: str, name: str) -> bytes | None:
+        """What is enclosed under that name: a `build` by its artefact's, a `race` by its key's digest."""
+        ...
+
+    def builds(self, kernel: str) -> Sequence[Label]:
+        """What is built for a kernel."""
         ...
 
 

@@ -11,7 +11,8 @@ from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
 from tunewright.remarks import Remarks
-from tunewright.sharing.offers import Cache, Generations, Leases, Owing, Shelves, Upkeep, Wants
+from tunewright.sharing.artefacts import Label
+from tunewright.sharing.offers import Brings, Cache, Generations, Leases, Owing, Shelves, Upkeep, Wants
 from tunewright.sharing.records import Bounds, Generation, Stats, Want
 
 log = Remarks(__name__)
@@ -132,6 +133,15 @@ class Layers:
     def clear(self, shelf: str, *, most: int = 0) -> int:
         """Drop the oldest entries until at most `most` are left."""
         return int(self._farthest(Shelves, "clear", 0, shelf, most=most))
+
+    def enclosed(self, kind: str, name: str) -> bytes | None:
+        """What is enclosed under that name, in the nearest layer that brings it."""
+        found = (store.enclosed(kind, name) for store in self._stores if isinstance(store, Brings))
+        return next((content for content in found if content is not None), None)
+
+    def builds(self, kernel: str) -> Sequence[Label]:
+        """What is built for a kernel."""
+        return [label for store in self._stores if isinstance(store, Brings) for label in store.builds(kernel)]
 
     def send(self) -> int:
         """Send on what layers still owe to a remote."""

@@ -9,6 +9,7 @@ from typing import Any
 from tunewright.errors import StoreError
 from tunewright.ports import plugins
 from tunewright.ports.store import Store
+from tunewright.sharing.offers import Agreement
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _BETWEEN = re.compile(rf"\s+(?={_SCHEME.pattern})")
@@ -32,6 +33,17 @@ def mirror_of(location: str, cache: Path) -> Path:
 
     farthest = _BETWEEN.split(location.strip())[-1]
     return cache / "mirrors" / f"{sha256(farthest.encode()).hexdigest()[:12]}.sqlite"
+
+
+def remembered(location: str, cache: Path, *, mirrors: bool) -> Store:
+    """What a process holds: memory over the store at `location`, which is mirrored in the cache if it is remote."""
+    from tunewright.stores.layers import Layers  # noqa: PLC0415 - of several, few processes need more than one
+    from tunewright.stores.memory import MemoryStore  # noqa: PLC0415 - as above
+
+    mirror = mirror_of(location, cache) if mirrors and "://" in location else None
+    inner = opened(location, mirror, cache / "store.sqlite")
+    # Ranks that agree keep in mind themselves what they agreed on.
+    return inner if isinstance(inner, Agreement) else Layers(MemoryStore(), inner)
 
 
 def opened(location: str, mirror: Path | None, home: Path | None = None) -> Store:

@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tunewright.model.decision import Decision
-from tunewright.sharing import wire
+from tunewright.sharing import choices, wire
+from tunewright.sharing.artefacts import Label
 from tunewright.stores.bodies import kin_of, seal
 from tunewright.stores.bundle.layout import Body, packed
-from tunewright.stores.bundle.store import Manifest
+from tunewright.stores.bundle.store import Enclosed, Manifest
 from tunewright.version import __version__
 
 
-def choice_digest(decisions: Iterable[Decision]) -> str:
-    """A digest over what was chosen, whoever found it and when: equal on two machines that run the same configs."""
-    chosen = sorted((decision.key.digest, wire.encode(decision.config)) for decision in decisions)
-    return sha256(b"".join(digest.encode() + body for digest, body in chosen)).hexdigest()
+class Enclosure(NamedTuple):
+    """Something to come along: a `build` with its label, or the transcript of a `race` by its key's digest."""
+
+    kind: str
+    name: str
+    content: bytes
+    label: Label | None = None
 
 
-def build(decisions: Iterable[Decision], artefacts: Mapping[str, bytes] | None = None, *, note: str = "") -> bytes:
+def build(decisions: Iterable[Decision], enclosures: Iterable[Enclosure] = (), *, note: str = "") -> bytes:
     """A bundle without its trailer."""
     every = sorted({decision.key: decision for decision in decisions}.values(), key=lambda one: one.key.digest)
-    blobs = {sha256(content).digest(): content for content in (artefacts or {}).values()}
+    packed_in = sorted({(one.kind, one.name): one for one in enclosures}.values(), key=lambda one: one[:2])
+    blobs = {sha256(one.content).digest(): one.content for one in packed_in}
+    listed = wire.encode([Enclosed(o.kind, o.name, sha256(o.content).hexdigest(), o.label) for o in packed_in])
+    if packed_in:
+        blobs[sha256(listed).digest()] = listed
     toolchains = {wire.encode(decision.key.toolchain): decision.key.toolchain for decision in every}
     manifest = Manifest(
         made_by=f"tunewright {__version__}",
         decisions=len(every),
-        artefacts=len(blobs),
-        choice=choice_digest(every),
+        artefacts=len(packed_in),
+        choice=choices.digest((decision.key, decision.config) for decision in every),
+        enclosed=sha256(listed).hexdigest() if packed_in else "",
         kernels=dict(sorted(Counter(decision.key.kernel for decision in every).items())),
         devices=dict(sorted(Counter(str(decision.key.device) for decision in every).items())),
         toolchains=tuple(toolchains[text] for text in sorted(toolchains)),

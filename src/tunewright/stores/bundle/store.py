@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +12,12 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from tunewright.errors import BundleError, StoreError
+from tunewright.errors import BundleError, StoreError, WireError
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
+from tunewright.sharing import wire
+from tunewright.sharing.artefacts import Label
 from tunewright.stores.bodies import Bodies, kin_of
 from tunewright.stores.bundle.layout import TRAILER, Parcel
 
@@ -26,10 +29,20 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     decisions: int
     artefacts: int
     choice: str
+    enclosed: str = ""  # the digest of the list of what is enclosed
     kernels: dict[str, int] = {}
     devices: dict[str, int] = {}
     toolchains: tuple[dict[str, str], ...] = ()
     note: str = ""
+
+
+class Enclosed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that comes along: a `build` with its label, or the transcript of a `race`; its content by digest."""
+
+    kind: str
+    name: str
+    digest: str
+    label: Label | None = None
 
 
 class Verified(NamedTuple):
@@ -121,9 +134,32 @@ class BundleStore:
         """Keys that have a decision."""
         return (decision.key for decision in self.decisions(kernel))
 
-    def artefact(self, digest: str) -> bytes | None:
-        """The artefact with that digest, if the bundle brings it."""
-        return self._parcel.artefact(bytes.fromhex(digest))
+    @cached_property
+    def enclosures(self) -> dict[tuple[str, str], Enclosed]:
+        """What is enclosed, by kind and name; read when it is first asked for."""
+        if not self.manifest.enclosed:
+            return {}
+        listed = self._artefact(self.manifest.enclosed)
+        try:
+            found = wire.decode(listed or b"", list[Enclosed])
+        except WireError as error:
+            raise BundleError(f"{self.path}: its list of what is enclosed cannot be read: {error}") from error
+        return {(one.kind, one.name): one for one in found}
+
+    def enclosed(self, kind: str, name: str) -> bytes | None:
+        """What is enclosed under that name."""
+        one = self.enclosures.get((kind, name))
+        return None if one is None else self._artefact(one.digest)
+
+    def builds(self, kernel: str) -> Sequence[Label]:
+        """What is built for a kernel."""
+        return [one.label for one in self.enclosures.values() if one.label is not None and one.label.kernel == kernel]
+
+    def _artefact(self, digest: str) -> bytes | None:
+        try:
+            return self._parcel.artefact(bytes.fromhex(digest))
+        except ValueError as error:
+            raise BundleError(f"{self.path}: {digest[:20]!r} is no digest") from error
 
 
 def _mapped(path: Path) -> tuple[memoryview, bytes]:
@@ -149,7 +185,10 @@ def _vouched(
         raise BundleError(
             f"{path} has the digest {digest[:16]}..., pinned is {pin[:16]}...; it is not the one you mean"
         )
-    signed_by = signing.signer(end, bytes.fromhex(digest))
+    try:
+        signed_by = signing.signer(end, bytes.fromhex(digest))
+    except BundleError as error:
+        raise BundleError(f"{path}: {error}; get it again from whom you trust") from error
     if not trusted:
         if pin is None:
             raise BundleError(f"{path}: nobody is allowed to sign, and no digest is pinned; say whom you trust")

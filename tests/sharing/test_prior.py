@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from tunewright import Config, Knob, Session, Space, tune
-from tunewright.engine.prior import gathered, saving
 from tunewright.engine.stopping import EVERY, FIRST, Stopping
 from tunewright.errors import SpaceError
 from tunewright.fronts.seeds import seeds_of
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.trial import Timing, Trial
 from tunewright.ports.strategy import Outlook
+from tunewright.sharing.prior import gathered, saving
 from tunewright.stores.memory import MemoryStore
 from tunewright.testing.keys import KEY
 
