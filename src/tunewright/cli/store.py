@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tunewright.cli import output, recorded
+from tunewright.cli.linting import lint
 from tunewright.cli.targets import json_option, session_for, store_option
 from tunewright.errors import NoDecision, StoreError
 from tunewright.model.decision import Decision
@@ -243,6 +244,9 @@ def rollback(kernel: str, moment: str, yes: bool, **options: Any) -> None:
     output.say(
         f"{words.counted(len(plan), 'decision')} of {kernel} went back; `tunewright store history {kernel}` shows it"
     )
+
+
+store.add_command(lint)
 
 
 def _moment(text: str) -> float:
