@@ -53,7 +53,7 @@ TUNING = [
     "pools.serial", "strategies.random", "sharing.prior",
     "engine.journal", "engine.stopping", "engine.decide",
     "engine.run", "measure.attempt", "cases.exam", "cases.arguments", "cases.judge",
-    "measure.lease", "measure.clock", "measure.race", "measure.stats", "measure.quiet",
+    "measure.lease", "measure.clock", "measure.race", "measure.stats", "measure.quiet", "sharing.transcripts",
 ]  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from tunewright.ports.store import Store
 from tunewright.ports.strategy import Informed
 from tunewright.remarks import Remarks
 from tunewright.settings import Mode, Settings
+from tunewright.sharing import transcripts
 from tunewright.sharing.choices import digest
 from tunewright.sharing.nearby import SAME, Settled, answered, missing, served
 from tunewright.sharing.offers import Agreement
@@ -211,8 +212,7 @@ class Session:
         Who was asked because nothing was decided does not `replace` what another has published since.
         """
         SEAL.note("measurements", f"{problem.key.kernel} was about to be tuned")
-        settings = self.settings
-        budget = budget or self.budget()
+        settings, budget = self.settings, budget or self.budget()
         earlier = self.store.get(problem.key)
         incumbent = earlier.config if earlier is not None and earlier.config in problem.space else None
         pool: Pool = plugins.load("pools", settings.pool_name)(settings.width)
@@ -238,11 +238,12 @@ class Session:
                 raise stop from None
         finally:
             pool.close()
-        decision = _foreseen(decision, plan)
-        decision = _signed_off(decision, settings, complete=interrupted is None)
-        decision = self._publish(decision, earlier, replace=replace)
+        made = _signed_off(_foreseen(decision, plan), settings, complete=interrupted is None)
+        decision = self._publish(made, earlier, replace=replace)
         if interrupted:
             raise interrupted
+        if raced is not None and decision == made and made.key not in self._unkept:
+            transcripts.keep(self.store, transcripts.of(problem, made, raced, incumbent, attempt))
         return decision
 
     def _plan(self, problem: Problem, budget: Budget, incumbent: Config | None, *, fresh: bool) -> Search:

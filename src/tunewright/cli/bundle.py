@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tunewright.cli import output
+from tunewright.cli import arriving, output
 from tunewright.cli.targets import json_option, kernel_at, session_for, store_option
 from tunewright.errors import BundleError, NoDecision
 from tunewright.model.decision import Decision
@@ -99,20 +99,30 @@ def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **op
 
 @bundle.command()
 @click.argument("file", type=FILE)
+@click.argument("kernels", nargs=-1)
 @trust_options
+@arriving.arrival_options
+@store_option
 @json_option
-def verify(file: Path, signers: Path | None, pin: str | None, as_json: bool) -> None:
-    """Check who signed FILE, or that it is the one pinned, and read every decision in it."""
+def verify(file: Path, signers: Path | None, pin: str | None, as_json: bool, **options: Any) -> None:
+    """Check who signed FILE, or that it is the one pinned, and read every decision in it.
+
+    Race it again on this machine, with --here or --budget; KERNELS say where kernels are found: FILE.py:NAME.
+    """
     store = _opened(file, signers, pin)
-    readable = sum(1 for _ in store.decisions())
-    missing = store.manifest.decisions - readable
-    if as_json:
-        output.as_json({"digest": store.digest, "signer": store.signer, "decisions": readable, "unreadable": missing})
-    else:
+    readable = list(store.decisions())
+    missing = store.manifest.decisions - len(readable)
+    told = {"digest": store.digest, "signer": store.signer, "decisions": len(readable), "unreadable": missing}
+    if not as_json:
         vouched = f"signed by {store.signer}" if store.signer else "as pinned"
-        output.say(f"{file}: {vouched}, {words.counted(readable, 'decision')}")
+        output.say(f"{file}: {vouched}, {words.counted(len(readable), 'decision')}")
+    told |= arriving.arrived(store, readable, options, speak=not as_json)
+    if as_json:
+        output.as_json(told)
     if missing:
         raise BundleError(f"{missing} of its decisions cannot be read; do not use it")
+    if told.get("objections") or told.get("regressed"):
+        sys.exit(1)
 
 
 @bundle.command()
@@ -210,9 +220,10 @@ def apply(file: Path, signers: Path | None, pin: str | None, store: str | None, 
     """Put the decisions of FILE into the store; what stood before stays in its history."""
     source = _opened(file, signers, pin)
     session = session_for(None, {"store": store})
+    source.heed(session.settings.cache_path)
     changed = 0
     for decision in source.decisions():
-        if session.store.get(decision.key) != decision:
+        if not source.is_held(decision.key) and session.store.get(decision.key) != decision:
             session.store.put(decision)
             changed += 1
     builds = _unpacked(source, session)

@@ -9,15 +9,11 @@ from tunewright.fronts.tuned import Tuned
 from tunewright.model.decision import Decision
 from tunewright.remarks import Remarks
 from tunewright.session import Session
-from tunewright.sharing import artefacts
-from tunewright.sharing.offers import Shelves
+from tunewright.sharing import artefacts, transcripts
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.stores.bundle.build import Enclosure
 
 log = Remarks(__name__)
-
-RACES = "races"
-"""The shelf of transcripts."""
 
 
 def build_all(kernel: Tuned, decisions: Iterable[Decision]) -> None:
@@ -45,10 +41,9 @@ def enclosures(session: Session, decisions: Sequence[Decision], kernels: Iterabl
         current = label.source in sources or label.kernel in several
         if current and (label.kernel, label.config) in wanted:
             yield Enclosure("build", label.name, artefacts.place(cache, label.name).read_bytes(), label)
-    if isinstance(session.store, Shelves):
-        digests = [decision.key.digest for decision in decisions]
-        for name, body in session.store.fetch(RACES, digests).items():
-            yield Enclosure("race", name, body)
+    for decision in decisions:
+        if (body := transcripts.enclosable(session.store, decision)) is not None:
+            yield Enclosure("race", decision.key.digest, body)
 
 
 def _knobs(config: Config) -> Config:

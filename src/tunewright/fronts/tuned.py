@@ -250,7 +250,7 @@ class Tuned:
         said = self.declared
         check = Check(said.reference, said.tolerance, said.precision == "double")
         manner = Manner(said.threads, Regime(said.regime), cache / "leases" / "cpu.lock")
-        return Bench(self.backend, kernel, tuple(cases), self.default, check, manner, self.make)
+        return Bench(self.backend, kernel, tuple(cases), self.default, check, manner, self.make, self.target())
 
     def attempt(self, cases: Sequence[Inputs]) -> Attempt:
         """An attempt for the session's pool: isolated, unless attempts are to run in this process."""

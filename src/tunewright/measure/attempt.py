@@ -72,6 +72,7 @@ class Bench(msgspec.Struct, dict=True):
     check: Check = Check()
     manner: Manner = Manner()
     make: Callable[[Inputs], Sequence[Any]] = Inputs.make
+    target: str | None = None
 
     @cached_property
     def exams(self) -> list[Exam]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -152,6 +152,14 @@ def among(race: Race, ran: Sequence[int], count: int) -> Race:
     standings = dict(zip(ran, race.standings, strict=True))
     every = tuple(standings.get(i, absent) for i in range(count))
     return msgspec.structs.replace(race, leader=ran[race.leader], standings=every)
+
+
+def retold(samples: Sequence[Sequence[float]], left: Mapping[int, int], margin: float) -> Race:
+    """The race that gave these samples, judged once more; `left` says who was eliminated, and after which round."""
+    field = _Field(len(samples), Terms(margin=margin), ())
+    field.logs, field.left = [np.log(own).tolist() for own in samples], dict(left)
+    field.round = max(map(len, samples))
+    return field.result()
 
 
 class _Field:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from tunewright.model.decision import Decision
@@ -61,6 +62,15 @@ class Owing(Protocol):
 
     def send(self) -> int:
         """Send it on; how much that was. A StoreError if the remote is still away."""
+        ...
+
+
+@runtime_checkable
+class Heeding(Protocol):
+    """What cannot be changed, but can be passed over where it was found bad on this machine."""
+
+    def heed(self, cache: Path) -> None:
+        """From now on pass over what the quarantine in this cache holds."""
         ...
 
 

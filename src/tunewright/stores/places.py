@@ -9,7 +9,7 @@ from typing import Any
 from tunewright.errors import StoreError
 from tunewright.ports import plugins
 from tunewright.ports.store import Store
-from tunewright.sharing.offers import Agreement
+from tunewright.sharing.offers import Agreement, Heeding
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _BETWEEN = re.compile(rf"\s+(?={_SCHEME.pattern})")
@@ -52,10 +52,13 @@ def opened(location: str, mirror: Path | None, home: Path | None = None) -> Stor
     `redis://cache:6379/0 postgresql://db/tunewright` is a cache before a record of truth. What has a scheme (`name://`)
     is remote: guarded by a breaker, and the farthest one mirrored in a SQLite file, if a `mirror` is given. Anything
     else is a store of this machine: a path, which may have blanks in it, or `name:...`. `torch:` is what the ranks of
-    a job agree on, each with a store of its own at `home`.
+    a job agree on, each with a store of its own at `home`. What was found bad on this machine is told beside `home`.
     """
     places = _BETWEEN.split(location.strip())
     stores = [_store(place) for place in places]
+    for store in stores:
+        if home is not None and isinstance(store, Heeding):
+            store.heed(home.parent)
     if _name(location) == "torch":
         from tunewright.stores.agreed import Agreed  # noqa: PLC0415 - for ranks alone
         from tunewright.stores.memory import MemoryStore  # noqa: PLC0415 - as above

@@ -16,10 +16,14 @@ from tunewright.errors import BundleError, StoreError, WireError
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
+from tunewright.remarks import Remarks
 from tunewright.sharing import wire
 from tunewright.sharing.artefacts import Label
 from tunewright.stores.bodies import Bodies, kin_of
 from tunewright.stores.bundle.layout import TRAILER, Parcel
+from tunewright.stores.bundle.quarantine import Held, Quarantine
+
+log = Remarks(__name__)
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,6 +80,8 @@ class BundleStore:
         self._parcel = Parcel(content)
         self._bodies = Bodies(str(self.path))
         self.manifest = _manifest(self._parcel)
+        self._held: Mapping[str, Held] = {}
+        self._said = False
 
     @classmethod
     def at(cls, location: str) -> BundleStore:
@@ -93,8 +99,24 @@ class BundleStore:
         trusted = signing.allowed(Path(options["signers"]).expanduser()) if "signers" in options else {}
         return cls(verified(place, signers=trusted, pin=options.get("pin")))
 
+    def heed(self, cache: Path) -> None:
+        """From now on pass over what was found bad on this machine, as the quarantine in its cache says."""
+        self._held = Quarantine(cache, self.digest).entries()
+
+    def is_held(self, key: Key) -> bool:
+        """Whether the entry for a key is in quarantine; said aloud for the first that is."""
+        if not self._held or key.digest not in self._held:
+            return False
+        if not self._said:
+            self._said, held = True, self._held[key.digest]
+            said = "%s: what was found bad here is passed over: %d entries, such as %s for %s (%s)"
+            log.warning(said, self.path, len(self._held), held.config, key.kernel, held.reason)
+        return True
+
     def get(self, key: Key) -> Decision | None:
-        """The decision for exactly this key."""
+        """The decision for exactly this key, unless it is in quarantine."""
+        if self.is_held(key):
+            return None
         digest = bytes.fromhex(key.digest)
         number = self._parcel.found(digest)
         return None if number is None else self._bodies.decision(digest, *self._parcel.body(number), key)
@@ -108,13 +130,14 @@ class BundleStore:
         raise StoreError(f"{self.path} is a bundle, which nobody changes; put a store before it")
 
     def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
-        """Decisions of the same kin."""
+        """Decisions of the same kin that are not in quarantine."""
         found = (self._at(number) for number in self._parcel.of_kin(kin_of(key)))
         ours = (decision for decision in found if decision is not None and decision.key.kin == key.kin)
-        return (decision for _, decision in zip(range(most), ours, strict=False))
+        sound = (decision for decision in ours if not self.is_held(decision.key))
+        return (decision for _, decision in zip(range(most), sound, strict=False))
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
-        """All decisions, or those of one kernel."""
+        """All decisions, or those of one kernel; also those in quarantine, since this is what the bundle says."""
         for number in range(self._parcel.count):
             if (decision := self._at(number)) is not None and kernel in (None, decision.key.kernel):
                 yield decision
