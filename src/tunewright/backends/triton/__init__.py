@@ -1,0 +1,1 @@
+"""Triton: kernels for GPUs, compiled with or without one."""

@@ -1,0 +1,1 @@
+"""Triton: a drop-in for `triton.autotune` that keys rightly, races, and remembers."""

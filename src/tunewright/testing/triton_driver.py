@@ -1,0 +1,255 @@
+"""A pretended GPU for Triton: its real JIT, compiler and autotuner run on a machine without one (rung 2).
+
+Specialisation, machine code, resource checks and disk caches are real. Launches are noted and not made, times are made
+up: they test what an autotuner does, and say nothing about speed.
+
+    with pretended(FakeDriver(A100, seconds=lambda launch: 1e-3 / launch.config["BLOCK"])) as driver:
+        kernel[(64,)](x, y, n)
+        assert driver.launches[-1].config["BLOCK"] == 1024
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isnan, nan
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.compiler.compiler import max_shared_mem
+from triton.runtime.driver import driver as holder
+
+
+class Card(NamedTuple):
+    """A GPU to pretend: what a driver says of it."""
+
+    name: str
+    arch: int | str
+    shared_memory: int
+    processors: int
+    registers: int = 65_536
+    warp: int = 32
+    bus: int = 5120
+
+    @property
+    def target(self) -> GPUTarget:
+        """What code is compiled for."""
+        return GPUTarget("hip" if isinstance(self.arch, str) else "cuda", self.arch, self.warp)
+
+    def properties(self) -> dict[str, int]:
+        """What Triton's launchers ask a driver for."""
+        return {
+            "max_shared_mem": self.shared_memory,
+            "max_num_regs": self.registers,
+            "multiprocessor_count": self.processors,
+            "warpSize": self.warp,
+            "sm_clock_rate": 1_410_000,
+            "mem_clock_rate": 1_215_000,
+            "mem_bus_width": self.bus,
+        }
+
+
+A100 = Card("NVIDIA A100-SXM4-80GB", 80, 166_912, 108)
+A30 = Card("NVIDIA A30", 80, 166_912, 56, bus=3072)
+H100 = Card("NVIDIA H100 80GB HBM3", 90, 232_448, 132)
+B200 = Card("NVIDIA B200", 100, 232_448, 148, bus=8192)
+MI300X = Card("AMD Instinct MI300X", "gfx942", 65_536, 304, warp=64, bus=8192)
+
+
+class Launch(NamedTuple):
+    """A launch that a driver was asked for: of which kernel, with which grid, compiled how, on which device."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    config: Mapping[str, Any]
+    device: int
+    args: tuple[Any, ...]
+
+
+Seconds = Callable[[Launch], float]
+Effect = Callable[[Launch], None]
+
+
+def arbitrary(launch: Launch) -> float:
+    """A time that depends on the config alone, always in the same way, and means nothing."""
+    return 1e-4 * (1 + crc32(repr(sorted(launch.config.items(), key=str)).encode()) % 1000 / 1000)
+
+
+class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
+    """Cards that are not there; the first is the current one.
+
+    `seconds` says what a launch takes on the pretended clock, which events and benchmarks read; it may raise. `effect`
+    is what a launch does to its arguments, if anything. `launches` are those noted, without their arguments, unless
+    `noted` is False. `loads` counts binaries loaded. While `capturing` is True, a graph is said to be captured.
+    """
+
+    pretends = True
+
+    def __init__(
+        self, *cards: Card, seconds: Seconds = arbitrary, effect: Effect | None = None, noted: bool = True
+    ) -> None:
+        self.cards = cards or (A100,)
+        self.seconds, self.effect, self.noted = seconds, effect, noted
+        self.launches: list[Launch] = []
+        self.loads, self.current, self.capturing = 0, 0, False
+        self.utils = _Binaries(self)
+        self.launcher_cls = lambda source, metadata: _Launcher(self, source, metadata)
+        self._clock = threading.local()
+        self._interface = _Interface(self)
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return True
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_current_target(self) -> GPUTarget:
+        return self.cards[self.current].target
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def get_current_device(self) -> int:
+        return self.current
+
+    def set_current_device(self, device: int) -> None:
+        self.current = device
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_device_interface(self) -> Any:
+        return self._interface
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        return None
+
+    def clear_cache(self, cache: Any) -> None:
+        pass
+
+    def get_benchmarker(self) -> Callable[..., Sequence[float]]:
+        """One launch, timed by the pretended clock."""
+
+        def bench(call: Callable[[], Any], *, quantiles: Sequence[float], **_: Any) -> Sequence[float]:
+            start, end = _Event(self), _Event(self)
+            start.record()
+            call()
+            end.record()
+            return [start.elapsed_time(end)] * len(quantiles)
+
+        return bench
+
+    @property
+    def now(self) -> float:
+        """Seconds on the pretended clock; each thread has its own, as if it had the device for itself."""
+        return getattr(self._clock, "now", 0.0)
+
+    @property
+    def lapses(self) -> int:
+        """How often the clock failed: a launch that takes no number of seconds has no time, the next one has."""
+        return getattr(self._clock, "lapses", 0)
+
+    def passed(self, seconds: float) -> None:
+        """Let time pass on the device."""
+        if isnan(seconds):
+            self._clock.lapses = self.lapses + 1
+        else:
+            self._clock.now = self.now + seconds
+
+
+class _Binaries:
+    """Takes compiled code and loads it nowhere."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self._driver = driver
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return self._driver.cards[device].properties()
+
+    def load_binary(self, name: str, code: bytes, shared: int, device: int) -> tuple[None, str, int, int, int]:
+        """No module: what is not loaded need not be unloaded, when this driver may be gone."""
+        self._driver.loads += 1
+        registers, spills, most_threads = 0, 0, 1024
+        return None, name, registers, spills, most_threads
+
+    def unload_module(self, module: str) -> None:
+        pass
+
+
+class _Launcher:
+    """Notes a launch, and lets as much time pass as it is said to take."""
+
+    def __init__(self, driver: FakeDriver, source: Any, metadata: Any) -> None:
+        self._driver = driver
+        names = source.fn.arg_names
+        constants = {names[path[0]]: value for path, value in source.constants.items() if len(path) == 1}
+        options = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+        self._config = constants | {name: getattr(metadata, name) for name in options if hasattr(metadata, name)}
+        self._name = source.fn.__name__
+
+    def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+        driver, args = self._driver, rest[3:]  # after the launch's metadata and its two hooks
+        if not driver.noted:
+            return
+        launch = Launch(self._name, (x, y, z), self._config, driver.current, args)
+        if driver.effect is not None:
+            driver.effect(launch)
+        driver.passed(driver.seconds(launch))
+        driver.launches.append(launch._replace(args=()))
+
+
+class _Event:
+    """A moment on the pretended clock."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self._driver, self._at, self._lapses = driver, 0.0, 0
+
+    def record(self, stream: Any = None) -> None:
+        self._at, self._lapses = self._driver.now, self._driver.lapses
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: _Event) -> float:
+        return 1e3 * (end._at - self._at) if end._lapses == self._lapses else nan
+
+
+class _Interface:
+    """What stands for `torch.cuda`."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self._driver = driver
+
+    def Event(self, *, enable_timing: bool = True) -> _Event:  # noqa: N802 - the name is torch's
+        return _Event(self._driver)
+
+    def synchronize(self) -> None:
+        pass
+
+    def is_current_stream_capturing(self) -> bool:
+        return self._driver.capturing
+
+    def get_device_name(self, device: int) -> str:
+        return self._driver.cards[device].name
+
+
+@contextmanager
+def pretended(driver: FakeDriver) -> Iterator[FakeDriver]:
+    """Triton with this driver, and with what it had before afterwards.
+
+    A kernel remembers for which target it compiles on a device of that number: use one that has not been launched
+    under another driver.
+    """
+    before = holder._active
+    holder.set_active(driver)
+    max_shared_mem.cache_clear()  # it is remembered by the number of the device
+    try:
+        yield driver
+    finally:
+        holder._active = before
+        max_shared_mem.cache_clear()
