@@ -1,0 +1,185 @@
+"""Compiles for GPUs that are not here: what they take, and how they are kept (rung 1)."""
+
+import random
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+import sample_kernels as kernels
+
+from tunewright.backends.triton import aot, calls, elf, figures
+from tunewright.backends.triton.artefacts import Artefact, Label, Shelf
+from tunewright.backends.triton.compiling import Call, Compiling, Job
+from tunewright.backends.triton.subjects import subject
+from tunewright.backends.triton.targets import target
+from tunewright.errors import BackendError, SignatureError
+
+CONFIG = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "num_warps": 4, "num_stages": 2}
+
+
+def unit(name, **more):
+    return aot.unit(kernels.product, target(name), calls.arguments(kernels.PRODUCT)[0], {**CONFIG, **more})
+
+
+@pytest.fixture(scope="session")
+def cubin(tmp_path_factory):
+    return aot.compiled(unit("sm_80"), tmp_path_factory.mktemp("triton"))
+
+
+def taken(made, name):
+    block = figures.Block(made.shared, made.tensor_columns, made.warps)
+    return figures.resources(made.code, made.assembly, target(name), block)
+
+
+def test_triton_is_as_this_was_checked_with():
+    assert aot.checked() == []
+
+
+def test_registers_stack_and_code_are_what_nvidias_own_tool_reads(cubin, tmp_path):
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.is_file():
+        pytest.skip("this Triton brings no cuobjdump")
+    (tmp_path / "k.cubin").write_bytes(cubin.code)
+    said = subprocess.run([tool, "-res-usage", tmp_path / "k.cubin"], capture_output=True, text=True, check=True).stdout
+    found = taken(cubin, "sm_80")
+    assert f"REG:{found.registers} STACK:{found.stack} " in said
+    assert found.matrix == 4
+    assert 1000 < found.code_bytes < len(cubin.code)
+
+
+@pytest.mark.parametrize("name", ["sm_90", "sm_100", pytest.param("gfx942", marks=pytest.mark.slow)])
+def test_each_target_is_compiled_without_it(name, tmp_path):
+    found = taken(aot.compiled(unit(name), tmp_path), name)
+    assert found.registers > 8
+    assert found.matrix > 0
+    assert 0 < found.occupancy <= 1
+    assert not figures.misfits(found, target(name))
+
+
+def test_a_damaged_file_is_an_error_of_ours_wherever_it_is_cut(cubin):
+    rng = random.Random(0)
+    for size in [0, 5, 63, *(rng.randrange(len(cubin.code)) for _ in range(60))]:
+        with suppress(BackendError):
+            elf.registers_and_stack(elf.sections(cubin.code[:size]))
+
+
+def test_a_file_with_any_byte_changed_is_read_or_refused(cubin):
+    rng = random.Random(1)
+    table = int.from_bytes(cubin.code[0x28:0x30], "little")
+    places = [*range(64), *(table + rng.randrange(64 * 20) for _ in range(300))]
+    for place in places:
+        blob = bytearray(cubin.code)
+        blob[place % len(blob)] = rng.randrange(256)
+        with suppress(BackendError):
+            elf.code_bytes(elf.sections(bytes(blob)))
+
+
+def test_what_spills_or_does_not_fit_is_said_in_numbers():
+    much = figures.Resources(255, 1776, 200_000, 600, 64, 1000, 0.0)
+    said = figures.misfits(much, target("sm_80"))
+    assert said[0] == "it needs 200,000 bytes of shared memory a block, 166,912 there are"
+    assert "600 tensor-memory columns" in said[1]
+    assert "1,776 bytes a thread" in said[2]
+    slight = figures.Resources(48, 8, 1000, 0, 8, 1000, 0.5)
+    assert not figures.misfits(slight, target("sm_80"))
+
+
+def test_a_call_that_the_kernel_cannot_take_says_so():
+    with pytest.raises(SignatureError, match="product cannot be called so"):
+        aot.unit(kernels.product, target("sm_80"), (1, 2), CONFIG)
+    with pytest.raises(SignatureError, match="unrecognised"):
+        unit("sm_80", BLOCK_X=3)
+
+
+def test_what_a_target_refuses_is_told_as_the_backends_refusal():
+    with pytest.raises(BackendError, match="sm_80 refuses it"):
+        unit("sm_80", num_ctas=2)
+
+
+def test_keys_differ_by_what_triton_specialises_on():
+    args = calls.arguments(kernels.PRODUCT)[0]
+    ragged = (*args[:3], 255, *args[4:])
+    keys = {
+        unit("sm_80").key,
+        unit("sm_90").key,
+        unit("sm_80", num_warps=8).key,
+        aot.unit(kernels.product, target("sm_80"), ragged, CONFIG).key,
+    }
+    assert len(keys) == 4
+    aligned = (*args[:3], 512, *args[4:])
+    assert aot.unit(kernels.product, target("sm_80"), aligned, CONFIG).key == unit("sm_80").key
+
+
+@pytest.mark.parametrize(("kernel", "known"), [(kernels.added, True), (kernels.added_outside, False)])
+def test_heuristics_see_what_they_would_at_a_launch(kernel, known):
+    found = subject(kernel)
+    assert [config["BLOCK"] for config in found.configs] == [128, 256]
+    args = calls.arguments("*fp32,*fp32,1024")[0]
+    if known:
+        assert found.settings(args, {}, found.configs[0])["EVEN"] is True
+    else:  # outside the autotuner there is no BLOCK yet: so it would be at a launch too
+        with pytest.raises(BackendError, match="heuristic for EVEN"):
+            found.settings(args, {}, found.configs[0])
+
+
+def test_something_else_is_no_kernel():
+    with pytest.raises(BackendError, match=r"@triton\.jit"):
+        subject(print)
+
+
+def test_what_was_compiled_is_kept_and_not_compiled_again(cache):
+    job = Job(target("sm_80"), CONFIG)
+    worker = Compiling(subject(kernels.product), Call(calls.arguments(kernels.PRODUCT)[0], {}), [job], cache)
+    first = worker.compiled(job)
+    assert first.resources
+    assert first.rung == 1
+    assert worker.compiled(job) == first
+    (label,) = Shelf(cache).labels()
+    body = Shelf(cache).body(label.key)
+    assert Artefact.unpacked(body).packed() == body
+
+
+def test_a_config_that_does_not_compile_is_remembered_with_the_reason(cache):
+    job = Job(target("sm_80"), {**CONFIG, "BLOCK_M": 33})
+    worker = Compiling(subject(kernels.product), Call(calls.arguments(kernels.PRODUCT)[0], {}), [job], cache)
+    label = worker.compiled(job)
+    assert "power of 2" in label.refused
+    assert Shelf(cache).label(label.key) == label
+
+
+def artefact(**changes):
+    right = Artefact("0" * 64, "k", "cubin", b'{"hash": "' + b"0" * 64 + b'"}', b"code")
+    return msgspec.structs.replace(right, **changes).packed()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x93\x01",
+        artefact(name="../k"),
+        artefact(name=".."),
+        artefact(key="../../etc"),
+        artefact(suffix="so"),
+        artefact(metadata=b"[]"),
+        artefact(metadata=b"{"),
+        artefact(metadata=b'{"hash": "1"}'),
+    ],
+)
+def test_an_artefact_that_could_lead_elsewhere_is_refused(body):
+    assert Artefact.unpacked(artefact()).name == "k"
+    with pytest.raises(BackendError):
+        Artefact.unpacked(body)
+
+
+def test_a_label_without_its_artefact_is_no_compile(cache):
+    shelf = Shelf(cache)
+    label = Label("ab" * 32, "k", "sm_80", {}, "3.9.0", {}, 1.0, 1.0)
+    shelf.put(label, Artefact(label.key, "k", "cubin", b"{}", b"code"))
+    assert shelf.label(label.key) is not None
+    (cache / "artifacts" / "ab" / f"{label.key}.triton").unlink()
+    assert shelf.label(label.key) is None
