@@ -68,7 +68,8 @@ def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **op
     """Pack what is decided into FILE, for all kernels or for KERNELS: names, or FILE.py:NAME.
 
     What was built of the configs decided comes along, so that production compiles nothing. Of a kernel given as
-    FILE.py:NAME what is missing is built first, and the default too.
+    FILE.py:NAME what is missing is built first, and the default too. Of Triton kernels what `tunewright triton
+    prebuild` compiled comes along.
     """
     from tunewright.fronts import packing  # noqa: PLC0415 - needs `cryptography`
     from tunewright.stores.bundle import build as making  # noqa: PLC0415 - as above
@@ -78,11 +79,13 @@ def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **op
     names = [name for name in kernels if ":" not in name] + [kernel.name for kernel in found]
     session = session_for(None, {"store": options["store"]})
     chosen = [decision for name in names or (None,) for decision in session.store.decisions(name)]
-    if not chosen:
-        raise NoDecision(f"nothing is decided for {', '.join(names) or 'any kernel'} in {session.settings.store_name}")
     for kernel in found:
         packing.build_all(kernel, [decision for decision in chosen if decision.key.kernel == kernel.name])
-    enclosed = [] if options["bare"] else list(packing.enclosures(session, chosen, found))
+    enclosed: list[making.Enclosure] = []
+    if not options["bare"]:
+        enclosed += [*packing.enclosures(session, chosen, found), *packing.prebuilt(session, names)]
+    if not chosen and not enclosed:
+        raise NoDecision(f"nothing is decided for {', '.join(names) or 'any kernel'} in {session.settings.store_name}")
     content = making.build(chosen, enclosed, note=note)
     digest = making.write(file, content, signing.private_key(sign) if sign else None)
     builds = sum(one.kind == "build" for one in enclosed)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from tunewright.backends.triton import artefacts as triton
+from tunewright.backends.triton.figures import misfits
+from tunewright.backends.triton.targets import target
 from tunewright.errors import BackendError
 from tunewright.fronts.tuned import Tuned
 from tunewright.model.decision import Decision
+from tunewright.model.signature import Signature
 from tunewright.remarks import Remarks
 from tunewright.session import Session
 from tunewright.sharing import artefacts, transcripts
@@ -27,6 +31,18 @@ def build_all(kernel: Tuned, decisions: Iterable[Decision]) -> None:
                 kernel.backend.build(kernel.kernel, config, signature)
             except BackendError as error:
                 log.warning("%s: %s is not built and does not come along: %s", kernel.name, config, error)
+
+
+def prebuilt(session: Session, kernels: Collection[str]) -> Iterator[Enclosure]:
+    """What was prebuilt of Triton kernels with these names, or of all, and fits."""
+    shelf = triton.Shelf(session.settings.cache_path)
+    for found in shelf.labels():
+        if found.resources is None or misfits(found.resources, target(found.target)):
+            continue
+        if not kernels or found.kernel in kernels:
+            name, toolchain = f"{found.key}{triton.SUFFIX}", {"triton": found.triton, "target": found.target}
+            label = artefacts.Label(name, found.kernel, "", Config(found.config), Signature(), toolchain)
+            yield Enclosure("build", name, shelf.body(found.key), label)
 
 
 def enclosures(session: Session, decisions: Sequence[Decision], kernels: Iterable[Tuned] = ()) -> Iterator[Enclosure]:

@@ -19,7 +19,7 @@ from tunewright.spaces.config import Config
 FOLDER = "artifacts"
 APPLIED = "applied"
 LABEL = ".json"
-_NAME = re.compile(r"[0-9a-f]{32}\.[a-z0-9]{1,8}")
+_NAME = re.compile(r"(?:[0-9a-f]{32}){1,2}\.[a-z0-9]{1,8}")
 
 
 class Label(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -39,6 +39,19 @@ class Lender:
         label = self._labels(kernel).get(name)
         content = store.enclosed("build", name) if label and isinstance(store, Brings) else None
         return artefacts.unpack(self._folder, content, label) if label and content is not None else None
+
+    def contents(self, kernel: str, suffix: str, target: str) -> Iterator[bytes]:
+        """What is brought of one kind for a kernel and a target, for those who keep it elsewhere than in our cache."""
+        store = self._store()
+        for name, label in self._labels(kernel).items():
+            if not name.endswith(suffix) or label.toolchain.get("target") != target:
+                continue
+            unpacked = artefacts.place(self._folder, name)
+            body = store.enclosed("build", name) if isinstance(store, Brings) else None
+            if body is None and unpacked.is_file():
+                body = unpacked.read_bytes()
+            if body is not None:
+                yield body
 
     def compiling(self, kernel: str) -> None:
         """Count it; refuse it where this process is sealed."""

@@ -236,6 +236,19 @@ def listener() -> Callable[..., Any] | None:
     return found
 
 
+def hear_compiles(heard: Callable[[str], None]) -> None:
+    """Tell `heard` the name of each kernel that is compiled, not loaded; who listens already goes on doing so."""
+    before = knobs.compilation.listener
+
+    def listen(**told: Any) -> Any:
+        if before is not None:
+            before(**told)
+        if not told["cache_hit"]:
+            heard(str(told["src"].name))
+
+    knobs.compilation.listener = listen
+
+
 def computes() -> bool:
     """Whether launches have results; a pretended driver may have none."""
     return not getattr(driver.active, "pretends", False)

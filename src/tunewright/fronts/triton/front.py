@@ -15,10 +15,12 @@ from tunewright.backends.triton import adapter
 from tunewright.engine.budget import Budget
 from tunewright.errors import NothingWorked, SpaceError
 from tunewright.fronts.triton.attempt import Benched, Call, Raced, Surroundings, quantiles, refuse_conflicts
+from tunewright.fronts.triton.bringing import bring, listen
 from tunewright.fronts.triton.checking import judge_of
 from tunewright.fronts.triton.configs import MOST_LISTED, Menu, fitting, from_space, menu_of
 from tunewright.fronts.triton.keys import Keys
 from tunewright.fronts.triton.marks import MOST, Reader, reader
+from tunewright.fronts.triton.modelling import modelled
 from tunewright.fronts.triton.shown import Shown
 from tunewright.fronts.triton.snapshot import Snapshot
 from tunewright.fronts.triton.telling import Telling
@@ -55,6 +57,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         self._decided: dict[tuple[Any, ...], Ready] = {}
         self._timings: Any = None
         self._own: tuple[Session, Session] | None = None
+        self._supplied: Session | None = None
         self.said, self.space = said, said.space
         self._whole = None if said.space is None else from_space(said.space)
         stock = {"key": (), "reset_to_zero": None, "restore_value": None, **given}
@@ -174,6 +177,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
 
     def _decide(self, call: Call, kwargs: Mapping[str, Any]) -> tuple[Ready, bool]:
         """What to launch with, and whether that lasts."""
+        self._supply()
         if len(self.configs) == 1 and self._whole is None:
             return _ready(self.configs[0]), True
         named = {name: value for name, value in {**call.named, **kwargs}.items() if name in self.arg_names}
@@ -184,7 +188,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         number = 0 if adapter.is_interpreted(self.fn) else adapter.current_device()
         here = number, signature.args, *signature.dims.items()
         if (known := self._decided.get(here)) is None:
-            menu = self._menu(call.kwargs)
+            menu = self._menu(call)
             if menu.is_single:
                 known, lasts = _ready(menu.back(menu.default)), True
             else:
@@ -197,18 +201,28 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         self.cache.note(shown, known.config)
         return known, True
 
+    def _supply(self) -> None:
+        """Once for each session: what its store brings goes where Triton looks for it."""
+        if self._supplied is not self.session and not adapter.is_interpreted(self.fn):
+            self._supplied = self.session
+            listen()
+            bring(self.session, self.key.name)
+
     def _shown_key(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The key that Triton's own autotuner would make of a call."""
         dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
         return (*(named[name] for name in self.keys if name in named), *dtypes)
 
-    def _menu(self, kwargs: Mapping[str, Any]) -> Menu:
+    def _menu(self, call: Call) -> Menu:
         """What may be chosen for this call: the space, or the configs that are left after pruning."""
         if self._whole is None or self.early_config_prune or self.perf_model:
-            return menu_of(self.prune_configs(dict(kwargs)))
+            return menu_of(self.prune_configs(dict(call.kwargs)))
         if adapter.is_interpreted(self.fn):
             return self._whole
-        return from_space(fitting(self._whole.space, self.key.device()))
+        space, device = self._whole.space, self.key.device()
+        if self.said.model:
+            space = modelled(self, space, device, call, self.session)
+        return from_space(fitting(space, device))
 
     def _answered(self, menu: Menu, call: Call, named: Mapping[str, Any], shown: Any) -> tuple[Ready, bool]:
         """The answer to a call: stored, tuned or default, as the mode and the moment say; and whether it lasts."""

@@ -17,6 +17,7 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
 
     - `space`: instead of a list of configs; knobs are constexprs of the kernel, and `num_warps`, `num_stages`,
       `num_ctas`, `maxnreg` (0: no limit) or any other launch option by its name.
+    - `model`: whether configs of a space that the resource model calls hopeless are dropped before they are compiled.
     - `buckets`: sizes of `key=` to round up, so that tunings stay few: `{"M": "pow2", "N": [64, 512]}`.
     - `reference`: computes the right results: called with those of the kernel's arguments that it names, returns what
       the kernel stores, in the order of its parameters.
@@ -31,6 +32,7 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     space: Space | None = None
+    model: bool = True
     buckets: Mapping[str, Sequence[int] | str] = {}
     reference: Callable[..., Any] | None = None
     tolerance: float | None = None
