@@ -3,8 +3,12 @@
 import signal
 
 import pytest
+from hypothesis import settings
 
 from tunewright import session
+
+# pytest tests/fuzz --hypothesis-profile=long
+settings.register_profile("long", max_examples=20_000, deadline=None)
 
 # A job in the background ignores Ctrl-C, and so would every program the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

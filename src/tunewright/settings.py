@@ -84,13 +84,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingsError(f"no mode {self.mode!r}; modes: {', '.join(Mode)}")
         if unknown := sorted(set(self.features) - {feature.name for feature in FEATURES}):
             raise SettingsError(f"no feature {unknown[0]!r}; features: {', '.join(f.name for f in FEATURES)}")
-        if self.pool.partition(":")[2] and not self.pool.partition(":")[2].isdigit() and "://" not in self.pool:
+        if self.pool.partition(":")[2] and not self.pool.partition(":")[2].isdecimal() and "://" not in self.pool:
             raise SettingsError(f"pool is {self.pool!r}; say serial, process, or process:4 for four workers")
         for name in ("trials", "wait", "seconds", "resolution", "worth"):
-            if getattr(self, name) < 0:
+            if not getattr(self, name) >= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it cannot be negative")
         for name in ("build_seconds", "run_seconds", "memory_mb"):
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it must be positive")
 
     @classmethod
@@ -133,7 +133,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cache_path(self) -> Path:
         """The folder of the cache."""
-        return Path(self.cache or f"{_cache_home()}/tunewright").expanduser()
+        return Path(os.path.expanduser(self.cache or f"{_cache_home()}/tunewright"))
 
     @property
     def store_location(self) -> str:
@@ -154,20 +154,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def width(self) -> int:
         """How many workers try configs at once: by default one builds while another times."""
         width = self.pool.partition(":")[2]
-        return int(width) if width.isdigit() and int(width) else min(2, os.cpu_count() or 1)
+        return int(width) if width.isdecimal() and int(width) else min(2, os.cpu_count() or 1)
 
 
 def _from_file(environ: Mapping[str, str], directory: Path) -> tuple[Path | None, dict[str, Any]]:
     """The nearest file and its settings: named by TUNEWRIGHT_CONFIG, else here, else in the user's configuration."""
     home = environ.get("XDG_CONFIG_HOME") or "~/.config"
     named = environ.get("TUNEWRIGHT_CONFIG")
-    for path in [Path(named)] if named else [directory / FILE, Path(home).expanduser() / FILE]:
+    for path in [Path(named)] if named else [directory / FILE, Path(os.path.expanduser(home)) / FILE]:
         if named or path.is_file():
             import tomllib  # noqa: PLC0415 - most processes have no such file
 
             try:
                 return path, tomllib.loads(path.read_text())
-            except (OSError, tomllib.TOMLDecodeError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 raise SettingsError(f"cannot read {path}: {error}") from error
     return None, {}
 
@@ -187,7 +187,7 @@ def _converted(name: str, value: Any, kind: type) -> Any:
         return _WORDS[value.lower()]
     try:
         return kind(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise SettingsError(f"{name} is {value!r}; it must be a number") from error
 
 

@@ -216,6 +216,12 @@ def test_a_device_that_is_spelt_otherwise_there_or_has_no_table_is_named(tmp_pat
     assert none.wrong.startswith("no MoE table is for NVIDIA L4")
 
 
+def test_a_name_that_is_wrong_anyhow_is_no_alias_for_the_right_one(tmp_path) -> None:
+    put(tmp_path, {at(1): moe(), at(2, "nvidia_A100-SXM4-80GB"): moe(), at(3, "nvidia_A100-SXM4-80GB"): moe()})
+    found = [(one.file, one.fault) for one in audited(tmp_path).findings]
+    assert found == [(at(number, "nvidia_A100-SXM4-80GB"), Fault.UNREACHABLE) for number in (2, 3)]
+
+
 def test_sizes_and_products_that_are_asked_for_and_not_there_are_named(tmp_path) -> None:
     put(tmp_path, {H100: moe(rows((1, 4, 16))), "tunableop_results0.csv": csv()})
     shapes = [*findings.shapes_of("E=128,N=192,M=4,33,500"), *findings.shapes_of("E=8,N=64,M=1")]

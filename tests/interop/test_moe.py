@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from foreign import DOWN, H100, SIZES, SPACED, config, rows
+from foreign import AMD, DOWN, H100, MI300, SIZES, SPACED, config, rows
 from foreign import moe as text
 
 from tunewright.errors import WireError
@@ -88,6 +88,13 @@ def test_a_file_of_either_tool_comes_back_byte_for_byte(tool, tmp_path) -> None:
     assert moe.read(again) == table
 
 
+def test_what_only_amd_has_comes_back_byte_for_byte_too(tmp_path) -> None:
+    path = tmp_path / MI300
+    path.write_text(text(rows(**AMD)))
+    (tmp_path / "again").mkdir()
+    assert moe.write(moe.read(path), tmp_path / "again", Tool.VLLM).read_bytes() == path.read_bytes()
+
+
 def test_the_nearest_row_is_the_one_that_both_tools_take(tmp_path) -> None:
     (tmp_path / H100).write_text(text({str(size): config(size) for size in (64, 16, 1, 4096)}))
     table = moe.read(tmp_path / H100)
@@ -159,6 +166,13 @@ def test_a_table_that_a_tool_has_no_name_for_or_a_name_with_a_path_is_not_writte
         moe.write(MoeTable(Title(1, 1, "X", down=True), {}), tmp_path, Tool.VLLM)
     with pytest.raises(WireError, match="cannot be part of a file's name"):
         moe.write(MoeTable(Title(1, 1, "../../X"), {}), tmp_path, Tool.SGLANG)
+    for version in ("/../../3.4.0", "3\0"):
+        with pytest.raises(WireError, match="cannot be part of a file's name"):
+            moe.write(MoeTable(Title(1, 1, "X"), {}, version), tmp_path, Tool.SGLANG)
+    with pytest.raises(WireError, match="cannot write"):
+        moe.write(MoeTable(Title(1, 1, "X" * 500), {}), tmp_path, Tool.SGLANG)
+    with pytest.raises(WireError, match="cannot make the folder"):
+        moe.write(MoeTable(Title(1, 1, "X"), {}, "3" * 500), tmp_path, Tool.SGLANG)
     assert not list(tmp_path.iterdir())
     with pytest.raises(WireError, match="has no rows"):
         MoeTable(Title(1, 1, "X"), {}).nearest(8)

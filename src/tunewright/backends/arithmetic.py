@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ _ALLOWED = (
 )  # fmt: skip
 
 
-def rule(text: str, reason: str | None = None) -> Rule:
-    """A rule from an arithmetic expression over knobs; nothing else is accepted."""
+def rule(text: str, reason: str | None = None, texts: Collection[str] = ()) -> Rule:
+    """A rule from an arithmetic expression over knobs, of which `texts` have texts; nothing else is accepted."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
         for node in ast.walk(tree):
             if not isinstance(node, _ALLOWED):
                 raise SpaceError(f"a rule in text is plain arithmetic; {type(node).__name__} in {text!r} is not")
-            if isinstance(node, ast.BinOp) and not (_numeric(node.left) and _numeric(node.right)):
+            if isinstance(node, ast.BinOp) and not all(_numeric(side, texts) for side in (node.left, node.right)):
                 raise SpaceError(f"a rule in text is plain arithmetic, so it computes with numbers alone: {text!r}")
         head = f"lambda {', '.join(sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}))}: "
         # The expression is arithmetic on its own parameters and sees no builtins: data, not code.
@@ -37,9 +38,18 @@ def rule(text: str, reason: str | None = None) -> Rule:
     return Rule(reason or text.strip(), holds, wide)
 
 
-def _numeric(node: ast.expr) -> bool:
-    """Not a text or a list: repeating one of those may take any amount of memory."""
-    return not isinstance(node, ast.Tuple | ast.List) and not isinstance(getattr(node, "value", 0), str)
+def _numeric(node: ast.expr, texts: Collection[str]) -> bool:
+    """Never a text or a list: repeating one of those may take any amount of memory."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float)
+        case ast.Name(id=name):
+            return name not in texts
+        case ast.IfExp(body=one, orelse=other):
+            return _numeric(one, texts) and _numeric(other, texts)
+        case ast.BoolOp(values=parts):
+            return all(_numeric(part, texts) for part in parts)
+    return not isinstance(node, ast.Tuple | ast.List)
 
 
 def _all(*parts: Any) -> Any:

@@ -47,7 +47,8 @@ class Recording:
         if constraints is None:
             space = Space(*knobs, rules=[listed(knobs, kept, "this config was recorded")])
             return cls(kernel, device, space, kept)
-        rules = [arithmetic.rule(text) for text in constraints]
+        texts = {knob.name for knob in knobs if any(isinstance(value, str) for value in knob.values)}
+        rules = [arithmetic.rule(text, texts=texts) for text in constraints]
         return cls(kernel, device, Space(*knobs, rules=rules), kept, tuple(constraints))
 
     @classmethod

@@ -28,8 +28,8 @@ from tunewright.report import words
 def audit(folder: Path, shapes: tuple[str, ...], versions: tuple[str, ...], **options: Any) -> None:
     """Check the tables of other tools in DIR: rows no look-up finds, collisions, gaps, values that cannot be.
 
-    These are vLLM's and SGLang's MoE tables, PyTorch's TunableOp results and Triton's *.autotune.json. No device is
-    needed. Exit status 1 if there are errors; warnings cost speed, not more.
+    These are vLLM's and SGLang's MoE tables, PyTorch's TunableOp results, Triton's *.autotune.json, Kernel Tuner's
+    caches and T4 results. No device is needed. Exit status 1 if there are errors; warnings cost speed, not more.
     """
     asked = Asked(tuple(shape for text in shapes for shape in _shapes(text)), options["device"], _versions(versions))
     report = audited(folder, asked)

@@ -38,9 +38,7 @@ def bundle() -> None:
 
 def _opened(path: Path, signers: Path | None, pin: str | None) -> Any:
     """The bundle at `path`, verified."""
-    options = [f"signers={signers}" if signers else "", f"pin={pin}" if pin else ""]
-    query = "&".join(option for option in options if option)
-    return plugins.load("stores", "bundle").at(f"bundle:{path}" + (f"?{query}" if query else ""))
+    return plugins.load("stores", "bundle").trusted(path, signers, pin)
 
 
 @bundle.command()

@@ -8,6 +8,7 @@ import sys
 import click
 
 from tunewright import __version__
+from tunewright.cli import output
 from tunewright.cli.audit import audit
 from tunewright.cli.bundle import bundle
 from tunewright.cli.importing import import_
@@ -54,8 +55,8 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED)
     except (NoDecision, NothingWorked) as error:
-        click.echo(f"tunewright: {error}", err=True)
+        click.echo(output.harmless(f"tunewright: {error}"), err=True)
         sys.exit(FOUND_NOTHING)
     except TunewrightError as error:
-        click.echo(f"tunewright: {error}", err=True)
+        click.echo(output.harmless(f"tunewright: {error}"), err=True)
         sys.exit(WRONG_USE)

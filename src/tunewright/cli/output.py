@@ -22,6 +22,7 @@ def as_json(value: Any) -> None:
 
 def say(text: str = "", style: str = "") -> None:
     """A line of text."""
+    text = harmless(text)
     if sys.stdout.isatty():
         Console().print(Text(text, style=style))
     else:
@@ -30,7 +31,7 @@ def say(text: str = "", style: str = "") -> None:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Rows in columns: drawn on a terminal, aligned by blanks when piped."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[harmless(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         drawn = Table(box=None, header_style="bold", pad_edge=False)
         for head in heads:
@@ -42,6 +43,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
     for row in [list(heads), *cells]:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def harmless(text: str) -> str:
+    """A text without what a terminal obeys: names and reasons may come from a file that somebody else wrote."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
 
 
 def plain(value: Any) -> Any:

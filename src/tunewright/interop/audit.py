@@ -13,10 +13,13 @@ from tunewright.errors import WireError
 from tunewright.interop import edge, triton_cache, tunableop
 from tunewright.interop.findings import Asked, Fault, Finding, Page, Severity
 from tunewright.interop.moe_audit import MoeAudit
+from tunewright.interop.recording_audit import RecordingAudit, holds_recording
 from tunewright.interop.triton_audit import TritonAudit
 from tunewright.interop.tunableop_audit import TunableOpAudit
 
 MOST_FILES = 200_000
+
+_ENDINGS = (".json", ".csv", ".json.gz")
 
 _OTHER = re.compile(r"N=\d+,K=\d+,.*device_name=")
 """Tables of plain products with blocks of scales: the same tools' and of the same make, but not looked through."""
@@ -50,6 +53,7 @@ def audited(place: Path, asked: Asked | None = None) -> Report:
     asked = asked or Asked()
     auditors: dict[str, Auditor] = {
         "moe": MoeAudit(asked),
+        "recording": RecordingAudit(asked),
         "triton": TritonAudit(),
         "tunableop": TunableOpAudit(asked),
     }
@@ -83,7 +87,7 @@ def _files(place: Path) -> Iterator[Path]:
         below.sort()
         for name in sorted(names):
             path = Path(folder) / name
-            if path.suffix in (".json", ".csv") and path.is_file():
+            if name.endswith(_ENDINGS) and path.is_file():
                 yield path
                 count += 1
             if count > MOST_FILES:
@@ -99,7 +103,9 @@ def _kind(path: Path) -> str:
         return "tunableop" if "untuned" not in name and _results(path) else ""
     if _OTHER.match(path.name):
         return ""
-    return "moe" if "device_name=" in name or re.match(r"e=\d", name) or _rows(path) else ""
+    if "device_name=" in name or re.match(r"e=\d", name) or _rows(path):
+        return "moe"
+    return "recording" if holds_recording(path) else ""
 
 
 def _results(path: Path) -> bool:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from io import BytesIO
 from keyword import iskeyword
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from tunewright.errors import WireError
+from tunewright.sharing import files
 from tunewright.spaces.config import Value
 
 MOST_BYTES = 1 << 30
@@ -27,16 +30,24 @@ MOST_KNOBS = 256
 LONGEST = 2_000
 """Characters of a name, a value or a constraint."""
 
+LARGEST = 1 << 63
+"""Beyond every whole number that is a value."""
+
 MOST_NUMBER = sys.float_info.max
 """What a whole number may be and still have a floating-point one beside it."""
 
 _GZIP = b"\x1f\x8b"
+_HALVES = re.compile("[\ud800-\udfff]")
+"""Of letters: JSON can say them, and no text can be written that has one."""
 
 
 Pairs = list[tuple[str, Any]]
 
+Mender = Callable[[str], Iterable[str]]
+"""Offers what else a damaged text may mean."""
 
-def load(path: Path, mend: Callable[[str], Iterable[str]] | None = None) -> Any:
+
+def load(path: Path, mend: Mender | None = None) -> Any:
     """The JSON in a file, which may be compressed by gzip; `mend` offers what else a damaged text may mean."""
     said = text(path, MOST_BYTES)
     try:
@@ -52,7 +63,7 @@ def load(path: Path, mend: Callable[[str], Iterable[str]] | None = None) -> Any:
         ) from error
 
 
-def load_table(path: Path, repeated: list[str] | None = None) -> Any:
+def load_table(path: Path, repeated: list[str] | None = None, mend: Mender | None = None) -> Any:
     """The JSON in a small file; a name that one object has twice is added to `repeated`, and the last one counts."""
     said = text(path, MOST_TABLE_BYTES)
 
@@ -67,6 +78,9 @@ def load_table(path: Path, repeated: list[str] | None = None) -> Any:
     except RecursionError as error:
         raise WireError(f"{path}: nested too deeply to be a table") from error
     except ValueError as error:
+        for mended in mend(said) if mend else ():
+            with suppress(ValueError, RecursionError):
+                return json.loads(mended, object_pairs_hook=noted)
         raise WireError(f"{path} is not JSON: {error}; get it anew") from error
 
 
@@ -84,10 +98,10 @@ def lines(path: Path) -> list[str]:
 def text(path: Path, most: int) -> str:
     """The text in a file of at most so many bytes, which may be compressed by gzip."""
     try:
-        with path.open("rb") as file:
-            packed = file.read(len(_GZIP)) == _GZIP
-        with gzip.open(path) if packed else path.open("rb") as file:
-            raw = file.read(most + 1)
+        raw = files.content(path, most)
+        if raw.startswith(_GZIP):
+            with gzip.GzipFile(fileobj=BytesIO(raw)) as file:
+                raw = file.read(most + 1)
         if len(raw) > most:
             raise WireError(f"{path} holds more than {most >> 20} MB; split it")
         return raw.decode("utf-8")
@@ -97,6 +111,8 @@ def text(path: Path, most: int) -> str:
         raise WireError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise WireError(f"{path} is not text, neither plain nor compressed by gzip") from error
+    except (ValueError, MemoryError) as error:  # a path that cannot be, or more than this machine can hold
+        raise WireError(f"cannot read {shown(str(path))}: {error}") from error
 
 
 def save(path: Path, content: Any) -> None:
@@ -112,9 +128,20 @@ def compact(content: Any) -> str:
 def put(path: Path, said: str) -> None:
     """Write a text beside `path`, compressed if its name ends in .gz, then move it there."""
     raw = said.encode()
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
-    os.replace(fresh, path)
+    try:
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        fresh.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
+        os.replace(fresh, path)
+    except (OSError, ValueError) as error:
+        raise WireError(f"cannot write {path}: {error}") from error
+
+
+def made(folder: Path) -> None:
+    """Make a folder, if it is not there."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise WireError(f"cannot make the folder {folder}: {error.strerror or error}") from error
 
 
 def mapping(thing: Any, where: str) -> dict[str, Any]:
@@ -135,7 +162,7 @@ def sequence(thing: Any, where: str, most: int = MOST_ROWS) -> list[Any]:
 
 def word(thing: Any, where: str) -> str:
     """`thing` if it is a text of reasonable length."""
-    if not isinstance(thing, str) or not thing.strip() or len(thing) > LONGEST:
+    if not isinstance(thing, str) or not _is_text(thing) or not thing.strip():
         raise WireError(f"{where} should be a text of at most {LONGEST:,} characters, not {shown(thing)}")
     return thing
 
@@ -149,11 +176,16 @@ def name(thing: Any, where: str) -> str:
 
 def value(thing: Any, where: str) -> Value:
     """`thing` if it can be a value of a knob."""
-    if isinstance(thing, bool | int) or (isinstance(thing, float) and isfinite(thing)):
-        return thing
-    if isinstance(thing, str) and len(thing) <= LONGEST:
-        return thing
+    whole = isinstance(thing, int) and -LARGEST <= thing < LARGEST
+    if whole or (isinstance(thing, float) and isfinite(thing)) or _is_text(thing):
+        found: Value = thing
+        return found
     raise WireError(f"{where} should be a number, a truth value or a text, not {shown(thing)}")
+
+
+def _is_text(thing: Any) -> bool:
+    """Whether it is a text of reasonable length that can be written down again."""
+    return isinstance(thing, str) and len(thing) <= LONGEST and _HALVES.search(thing) is None
 
 
 def number(thing: Any, where: str, otherwise: float | None = None) -> float:

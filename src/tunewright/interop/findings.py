@@ -115,7 +115,7 @@ def shapes_of(text: str) -> Iterator[Shape]:
     for part in text.split(","):
         before, equals, size = part.rpartition("=")
         name = before.strip() if equals else name
-        if re.fullmatch(r"\s*[0-9]{1,18}\s*", size) is None or not name.isidentifier():
+        if re.fullmatch(r"\s*[0-9]{1,18}\s*", size, re.ASCII) is None or not name.isidentifier():
             raise WireError(f"{edge.shown(text)} is no list of shapes; write M=1,2,4 or E=8,N=14336,M=1,2,4")
         sizes.setdefault(name, []).append(int(size))
     if prod(map(len, sizes.values())) > MOST_SHAPES:

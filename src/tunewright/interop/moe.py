@@ -21,7 +21,10 @@ KERNEL = "fused_moe"
 VERSION = "triton_version"
 """What vLLM's files may say beside their rows, and its look-up leaves out; SGLang's has a folder for each version."""
 
-_ORDER = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+_ORDER = (
+    "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages",
+    "waves_per_eu", "matrix_instr_nonkdim", "kpack",
+)  # fmt: skip
 _FOLDER = re.compile(r"triton_(\d+(?:_\w+)*)")
 _FIELDS = ("E", "N", "device_name", "dtype", "block_shape", "per_channel_quant")
 _MOST_DIGITS = 18
@@ -202,12 +205,13 @@ def write(table: MoeTable, folder: Path, tool: Tool) -> Path:
     name = table.title.name(tool)
     if name is None:
         raise WireError(f"{tool} has no tables per channel or for the way down; write it for {Tool.SGLANG}")
-    if "/" in name or "\0" in name:
-        raise WireError(f"{edge.shown(table.title.device)} cannot be part of a file's name")
+    for part in (name, table.triton):
+        if "/" in part or "\0" in part:
+            raise WireError(f"{edge.shown(part)} cannot be part of a file's name")
     content: dict[str, Any] = {}
     if tool is Tool.SGLANG and table.triton:
         folder = folder / f"triton_{table.triton.replace('.', '_')}"
-        folder.mkdir(exist_ok=True)
+        edge.made(folder)
     elif table.triton:
         content[VERSION] = table.triton
     content |= {str(size): _ordered(config) for size, config in table.rows.items()}

@@ -199,12 +199,16 @@ def _aliases(named: Named) -> None:
     for sheet, title in named:
         spelt[plain_name(title.device)][title.device].append(sheet)
     for names in spelt.values():
-        usual = max(names, key=lambda name: (len(names[name]), name))
+        usual = max(names, key=lambda name: (_reachable(names[name]), name))
         for name in names:
             for sheet in names[name] if name != usual else ():
                 if not sheet.page.has(Fault.UNREACHABLE):
                     wrong = f"{name} and {usual} seem to be one device, which has one of these names only"
                     sheet.page.warn(Fault.ALIAS, wrong, "see what the driver calls it, and rename the others")
+
+
+def _reachable(sheets: Sequence[Sheet]) -> int:
+    return sum(not sheet.page.has(Fault.UNREACHABLE) for sheet in sheets)
 
 
 def _collisions(named: Named) -> None:

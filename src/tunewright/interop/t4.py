@@ -111,7 +111,7 @@ def _trial(result: dict[str, Any], order: list[str], unit: Any, where: str) -> T
     verdict = result.get("invalidity", _FIT)
     if verdict == _UNFIT:
         return None
-    if verdict != _FIT and verdict not in _FAILURES:
+    if not isinstance(verdict, str) or (verdict != _FIT and verdict not in _FAILURES):
         known = ", ".join([_FIT, _UNFIT, *_FAILURES])
         raise WireError(f"{where}: invalidity {edge.shown(verdict)} is not known; known: {known}")
     named, spent_unit = _measured(result, unit, where)
@@ -126,11 +126,11 @@ def _trial(result: dict[str, Any], order: list[str], unit: Any, where: str) -> T
         raise WireError(f"{where} has no measurement `time` and no runtimes; only recorded times can be replayed")
     else:
         outcome = timing(named if named is not None else scale * sum(single) / len(single), f"{where}: time")
-    built, verified, spent = (
-        scale * edge.number(times.get(what), f"{where}: {what}", 0.0)
-        for what in ("compilation", "validation", "framework")
+    taken = dict.fromkeys(("compilation", "validation", "framework"), 0.0) | {"benchmark": sum(single)}
+    built, verified, spent, ran = (
+        edge.number(scale * edge.number(times.get(what), f"{where}: {what}", otherwise), f"{where}: {what}")
+        for what, otherwise in taken.items()
     )
-    ran = scale * edge.number(times.get("benchmark"), f"{where}: benchmark", sum(single))
     figures = {VERIFY: verified, FRAMEWORK: spent} | (
         {RUNS: float(len(single))} if single and isinstance(outcome, Timing) else {}
     )
@@ -146,6 +146,8 @@ def _measured(result: dict[str, Any], unit: Any, where: str) -> tuple[float | No
         said = edge.mapping(measurement, f"{where}: measurement")
         if said.get("name") == "time":
             own, time = said.get("unit") or unit, said.get("value")
+            if isinstance(time, int) and abs(time) > edge.MOST_NUMBER:
+                raise WireError(f"{where}: {edge.shown(time)} is no time")
             return (time * _scale(own, where) if isinstance(time, int | float) else None), unit or own
     return None, unit
 

@@ -94,9 +94,9 @@ def timing(milliseconds: Any, where: str) -> Outcome:
     taken = edge.number(milliseconds, where)
     if taken == ERROR_VALUE:
         return Failure(Stage.VERIFY, Kind.RAISED, "it failed")
-    if not taken:
+    if not (seconds := taken / 1e3):
         raise WireError(f"{where} is 0; no kernel takes no time, so drop that entry")
-    return Timing((taken / 1e3,), "recorded")
+    return Timing((seconds,), "recorded")
 
 
 def runtimes(trial: Trial) -> list[float]:

@@ -11,6 +11,7 @@ from tunewright.errors import WireError
 from tunewright.interop.edge import LONGEST, MOST_VALUES, shown
 
 LARGEST = 1 << 62
+MOST_STEPS = 1_000_000
 
 _SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -38,8 +39,8 @@ def listed(text: str, where: str) -> list[Any]:
 def _read(node: ast.expr, bound: dict[str, Any]) -> Any:
     """What a part of the text is worth; every kind of part that is understood is a case here."""
     match node:
-        case ast.Constant(value=bool() | int() | float() | str()):
-            return node.value
+        case ast.Constant(value=bool() | int() | float() | str() as found):
+            return _fitting(found)
         case ast.Name(id=name) if name in bound:
             return bound[name]
         case ast.UnaryOp(op=ast.USub(), operand=part):
@@ -53,7 +54,10 @@ def _read(node: ast.expr, bound: dict[str, Any]) -> Any:
         case ast.Call(func=ast.Name(id="range"), args=parts, keywords=[]):
             return _bounded(range(*(_read(part, bound) for part in parts)))
         case ast.ListComp(elt=part, generators=[ast.comprehension(ast.Name(id=name), over, [], 0)]):
-            return [_single(_read(part, bound | {name: each})) for each in _bounded(_read(over, bound))]
+            each_of = _bounded(_read(over, bound))
+            if len(each_of) * sum(1 for _ in ast.walk(part)) > MOST_STEPS:
+                raise ValueError(f"it takes more than {MOST_STEPS:,} steps")
+            return [_single(_read(part, bound | {name: each})) for each in each_of]
     raise ValueError(f"{type(node).__name__} is not understood")
 
 
@@ -67,10 +71,14 @@ def _sum(kind: ast.operator, left: Any, right: Any) -> Any:
             found = _SUMS[type(kind)](left, right)
         else:
             raise ValueError(f"{type(kind).__name__} of {left} and {right} is not understood")
-        if abs(found) > LARGEST:
-            raise ValueError(f"{found:.2g} is too large")
-        return found
+        return _fitting(found)
     raise ValueError(f"{type(kind).__name__} of {shown(left)} and {shown(right)} is not understood")
+
+
+def _fitting(found: Any) -> Any:
+    if isinstance(found, int | float) and abs(found) > LARGEST:
+        raise ValueError(f"a number beyond {LARGEST:.2g} is too large")
+    return found
 
 
 def _single(found: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -44,7 +45,7 @@ class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is", omit_def
     that one is taken to need: by both, trials compare although the machine changed its pace between them.
     """
 
-    samples: tuple[float, ...]
+    samples: Annotated[tuple[float, ...], msgspec.Meta(min_length=1)]
     clock: str = ""
     ratio: float | None = None
     par: float | None = None

@@ -80,6 +80,8 @@ def read_entry(body: bytes, sealed: int, shelf: str, name: str) -> bytes:
 
 def read_key(body: bytes, digest: bytes) -> Key:
     """The key in `body`; a WireError if it is damaged, or not the one with that digest."""
+    if not isinstance(body, bytes | str):
+        raise WireError("it is no text")
     key = wire.load_key(body)
     check_digest(key, digest)
     return key

@@ -26,7 +26,7 @@ _PLACE = struct.Struct("<QLL")
 _KIN = struct.Struct("<8sL")
 HEADER = _START.size + len(SECTIONS) * _SECTION.size
 DIGEST, TRAILER = 32, 96
-MOST_MANIFEST = 1 << 20
+MOST_MANIFEST, MOST_BYTES = 1 << 20, 1 << 32
 
 
 class Body(NamedTuple):
@@ -55,6 +55,8 @@ def packed(manifest: bytes, records: Sequence[Body], blobs: Mapping[bytes, bytes
         "spots": spots,
         "blobs": contents,
     }
+    if len(manifest) > MOST_MANIFEST or sum(map(len, parts.values())) > MOST_BYTES - HEADER - TRAILER:
+        raise BundleError("that is too much for one bundle; build several, of some kernels each")
     at, table = HEADER, b""
     for name in SECTIONS:
         table += _SECTION.pack(at, len(parts[name]))
@@ -154,9 +156,12 @@ class Parcel:
 
     def _lying(self, section: str, places: str, number: int) -> tuple[bytes, int]:
         start, length, sealed = _PLACE.unpack_from(self._parts[places], number * _PLACE.size)
-        whole = self._parts[section]
-        if start + length > len(whole):
-            raise BundleError("a record lies outside of its section")
+        whole, after = self._parts[section], (number + 1) * _PLACE.size
+        # Each ends where the next begins: none is read twice, so that all of them are no more than the file.
+        last = after == len(self._parts[places])
+        end = len(whole) if last else _PLACE.unpack_from(self._parts[places], after)[0]
+        if not start + length == end <= len(whole):
+            raise BundleError("a record does not lie where it must")
         return bytes(whole[start : start + length]), sealed
 
 

@@ -12,10 +12,24 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tunewright.errors import BundleError
+from tunewright.sharing import files
 
 _RAW = serialization.Encoding.Raw
 _PURPOSE = b"tunewright bundle\n"
 """What is signed begins with what it is for, so that no signature of anything else can be taken for it."""
+
+_MOST_BYTES = 1 << 20
+"""Of a key, or of a list of signers."""
+
+_PRIME = 2**255 - 19
+_WEAK = {0, 1, _PRIME - 1, *(
+    int.from_bytes(bytes.fromhex(text), "little")
+    for text in (
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    )
+)}  # fmt: skip
+"""The points of small order, by y: anyone can make signatures that fit one, as zeros that keep a line's place do."""
 
 
 def new_key(path: Path) -> str:
@@ -32,7 +46,7 @@ def new_key(path: Path) -> str:
 def private_key(path: Path) -> Ed25519PrivateKey:
     """The private key at `path`."""
     try:
-        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        key = serialization.load_pem_private_key(files.content(path, _MOST_BYTES), password=None)
     except (OSError, ValueError, TypeError) as error:
         raise BundleError(f"no private key can be read from {path}: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
@@ -73,8 +87,8 @@ def allowed(path: Path) -> dict[bytes, str]:
     """The signers listed in a file: a public key in base64 and a name on each line, # before remarks."""
     found: dict[bytes, str] = {}
     try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
+        lines = files.content(path, _MOST_BYTES).decode().splitlines()
+    except (OSError, ValueError) as error:
         raise BundleError(f"the list of signers cannot be read: {error}") from error
     for number, line in enumerate(lines, 1):
         text, _, name = line.partition("#")[0].strip().partition(" ")
@@ -92,11 +106,13 @@ def key_of(text: str, where: str) -> bytes:
         public = b""
     if len(public) != 32:
         raise BundleError(f"{where}: {text[:20]!r} is no public key of a signer; it has 44 characters of base64")
+    if (int.from_bytes(public, "little") & ~(1 << 255)) % _PRIME in _WEAK:
+        raise BundleError(f"{where}: {text[:20]!r} is a key that anyone can sign with; put the signer's own there")
     return public
 
 
 def named(signers: Iterable[str] | Mapping[bytes, str]) -> dict[bytes, str]:
     """Signers given as texts, or already by key."""
     if isinstance(signers, Mapping):
-        return dict(signers)
+        return {key_of(text_of(public), "a signer"): name for public, name in signers.items()}
     return {key_of(text, "a signer"): text[:12] for text in signers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
@@ -17,10 +17,10 @@ from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.remarks import Remarks
-from tunewright.sharing import wire
+from tunewright.sharing import files, wire
 from tunewright.sharing.artefacts import Label
-from tunewright.stores.bodies import Bodies, kin_of
-from tunewright.stores.bundle.layout import TRAILER, Parcel
+from tunewright.stores.bodies import Bodies, check_digest, kin_of, read_decision
+from tunewright.stores.bundle.layout import MOST_BYTES, TRAILER, Parcel
 from tunewright.stores.bundle.quarantine import Held, Quarantine
 
 log = Remarks(__name__)
@@ -33,11 +33,11 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     decisions: int
     artefacts: int
     choice: str
-    enclosed: str = ""  # the digest of the list of what is enclosed
     kernels: dict[str, int] = {}
     devices: dict[str, int] = {}
     toolchains: tuple[dict[str, str], ...] = ()
     note: str = ""
+    enclosed: str = ""  # the digest of the list of what is enclosed
 
 
 class Enclosed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,8 +62,8 @@ def verified(
     path: Path | str, *, signers: Mapping[bytes, str] | Iterable[str] = (), pin: str | None = None
 ) -> Verified:
     """The bundle at `path`, read once from end to end: signed by one of `signers`, or the one with the digest `pin`."""
-    place = Path(path).expanduser()
-    content, end = _mapped(place)
+    place = _home(path)
+    content, end = _parted(place)
     digest = sha256(content).hexdigest()
     return Verified(place, content, digest, _vouched(place, end, digest, signers, pin))
 
@@ -86,18 +86,25 @@ class BundleStore:
     @classmethod
     def at(cls, location: str) -> BundleStore:
         """The bundle at `bundle:PATH?signers=FILE` or `bundle:PATH?pin=DIGEST`."""
-        from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
-
         place, _, query = location.removeprefix("bundle:").partition("?")
         options = dict(parse_qsl(query))
         if unknown := set(options) - {"signers", "pin"}:
             raise BundleError(f"{location}: no option {unknown.pop()!r}; there are `signers` and `pin`")
-        if "signers" not in options and "pin" not in options:
+        return cls.trusted(place, options.get("signers"), options.get("pin"))
+
+    @classmethod
+    def trusted(cls, path: Path | str, signers: Path | str | None, pin: str | None = None) -> BundleStore:
+        """The bundle at `path`, signed by one of those listed in the file `signers`, or with the digest `pin`."""
+        from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+
+        if signers is None and pin is None:
             raise BundleError(
-                f"{place}: say whom you trust: ?signers=FILE with the signers' public keys, or ?pin=DIGEST"
+                f"{path}: say whom you trust: ?signers=FILE with the signers' public keys, or ?pin=DIGEST"
             )
-        trusted = signing.allowed(Path(options["signers"]).expanduser()) if "signers" in options else {}
-        return cls(verified(place, signers=trusted, pin=options.get("pin")))
+        listed = {} if signers is None else signing.allowed(_home(signers))
+        if signers is not None and not listed:
+            raise BundleError(f"{signers} lists no signer; put the public keys there of those whom you trust")
+        return cls(verified(path, signers=listed, pin=pin))
 
     def heed(self, cache: Path) -> None:
         """From now on pass over what was found bad on this machine, as the quarantine in its cache says."""
@@ -143,7 +150,7 @@ class BundleStore:
                 yield decision
 
     def _at(self, number: int) -> Decision | None:
-        return self._bodies.decision(self._parcel.digest(number), *self._parcel.body(number))
+        return self._bodies.believed("a decision", _read, *self._parcel.body(number), self._parcel.digest(number))
 
     def record(self, key: Key, trials: Sequence[Trial]) -> None:
         """Nothing: a bundle does not change."""
@@ -185,12 +192,23 @@ class BundleStore:
             raise BundleError(f"{self.path}: {digest[:20]!r} is no digest") from error
 
 
-def _mapped(path: Path) -> tuple[memoryview, bytes]:
-    """The content of the file, mapped into memory, and what ends it."""
+def _home(path: Path | str) -> Path:
+    """A path in which ~ is a home, if there is one of that name."""
+    return Path(os.path.expanduser(path))
+
+
+def _read(body: bytes, sealed: int, digest: bytes) -> Decision:
+    """The decision in `body`; a WireError if it is not the one for the key that it lies under."""
+    decision = read_decision(body, sealed, digest)
+    check_digest(decision.key, digest)
+    return decision
+
+
+def _parted(path: Path) -> tuple[memoryview, bytes]:
+    """The content of the file and what ends it: a copy, since what is only mapped can still change once verified."""
     try:
-        with path.open("rb") as file:
-            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except (OSError, ValueError) as error:
+        whole = memoryview(files.content(path, MOST_BYTES))
+    except (OSError, ValueError, MemoryError) as error:
         raise BundleError(f"the bundle {path} cannot be read: {error}") from error
     if len(whole) <= TRAILER:
         raise BundleError(f"{path} is too short to be a bundle")
@@ -228,6 +246,9 @@ def _vouched(
 
 def _manifest(parcel: Parcel) -> Manifest:
     try:
-        return msgspec.json.decode(parcel.manifest, type=Manifest)
-    except msgspec.MsgspecError as error:
+        said = wire.decode(parcel.manifest, Manifest)
+    except WireError as error:
         raise BundleError(f"its manifest cannot be read: {error}") from error
+    if said.decisions != parcel.count:
+        raise BundleError(f"its manifest says {said.decisions} decisions, and there are {parcel.count}; do not use it")
+    return said

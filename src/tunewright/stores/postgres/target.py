@@ -25,10 +25,10 @@ class Target(NamedTuple):
     @classmethod
     def of(cls, location: str) -> Target:
         """The server at `postgresql://...`, or at `postgres:` and libpq's words (`host=db dbname=tuning`)."""
-        rest, given = _parted(location)
         try:
+            rest, given = _parted(location)
             options = conninfo_to_dict(rest)
-        except psycopg.ProgrammingError:
+        except (psycopg.ProgrammingError, ValueError):
             # What libpq says of it may repeat the password.
             raise StoreError(
                 "the location of the store is none that PostgreSQL knows;"
