@@ -5,6 +5,7 @@ TunewrightError
 ├── SignatureError    the arguments of a call do not fit the kernel's declaration
 ├── MemoError         a call or its result cannot be remembered as it is
 ├── BackendError      a kernel cannot be built or loaded at all (no compiler, no such function)
+│   └── ScheduleError a step of a schedule is wrong, or cannot be taken on its payload
 ├── NoDecision        nothing is stored for a key, and the mode forbids tuning
 ├── NothingWorked     every config of a run failed
 ├── Sealed            something was compiled, measured or missed after this process was sealed
@@ -34,6 +35,10 @@ class MemoError(TunewrightError):
 
 class BackendError(TunewrightError):
     """A kernel cannot be built or loaded."""
+
+
+class ScheduleError(BackendError):
+    """A step of a schedule is wrong, or cannot be taken on its payload; says which step."""
 
 
 class NoDecision(TunewrightError):

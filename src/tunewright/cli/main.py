@@ -13,6 +13,7 @@ from tunewright.cli.audit import audit
 from tunewright.cli.bundle import bundle
 from tunewright.cli.importing import import_
 from tunewright.cli.look import explain, show, trials
+from tunewright.cli.mlir import mlir
 from tunewright.cli.quiet import quiet
 from tunewright.cli.race import race
 from tunewright.cli.replay import replay
@@ -40,7 +41,7 @@ def command(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
-for part in (tune, show, explain, trials, store, bundle, settings, space, race, quiet, replay, audit, triton):
+for part in (tune, show, explain, trials, store, bundle, settings, space, race, quiet, replay, audit, triton, mlir):
     command.add_command(part)
 replay.add_command(import_)
 

@@ -7,15 +7,12 @@ from time import monotonic
 from tunewright.errors import StoreError
 from tunewright.model.decision import Problem
 from tunewright.model.event import Listener, Tried
-from tunewright.model.trial import Rival, Trial
+from tunewright.model.trial import CLEARLY, Rival, Trial
 from tunewright.ports.store import Store
 from tunewright.remarks import Remarks
 from tunewright.spaces.config import Config
 
 log = Remarks(__name__)
-
-CLEARLY = 0.97
-"""How much faster a trial must look to become the rival of those that follow: luck must not be handed on as fact."""
 
 
 class Journal:

@@ -55,7 +55,7 @@ def enclosures(session: Session, decisions: Sequence[Decision], kernels: Iterabl
     for label in artefacts.labels(cache):
         # A choice among implementations has a source of its own; theirs cannot be told from it.
         current = label.source in sources or label.kernel in several
-        if current and (label.kernel, label.config) in wanted:
+        if current and (label.kernel, _knobs(label.config)) in wanted:
             yield Enclosure("build", label.name, artefacts.place(cache, label.name).read_bytes(), label)
     for decision in decisions:
         if (body := transcripts.enclosable(session.store, decision)) is not None:

@@ -19,7 +19,7 @@ from tunewright.measure import race
 from tunewright.measure.clock import Regime, Visit, alike, together, visitor
 from tunewright.measure.lease import lease
 from tunewright.measure.quiet import Watch
-from tunewright.model.trial import Entry, Failure, Kind, Outcome, Rival, Stage, Timing, Trial
+from tunewright.model.trial import CLEARLY, Entry, Failure, Kind, Outcome, Rival, Stage, Timing, Trial
 from tunewright.ports.backend import Backend, Kernel, Launch, Timer
 from tunewright.remarks import Remarks
 from tunewright.spaces.config import Config
@@ -28,8 +28,8 @@ log = Remarks(__name__)
 
 Watcher = Callable[[Stage], None]
 
-FEW = race.Terms(rounds=12, seconds=0.5)
-"""What a trial may cost that is close to the best so far; others leave after two rounds."""
+FEW, MORE = race.Terms(rounds=12, seconds=0.5), race.Terms(rounds=24, seconds=1.5, fixed=True)
+"""What a trial may cost that is close to the best so far, others leave after two rounds; and one that seems faster."""
 
 WALL_ROUNDS = 4
 """How often a candidate must be grossly slower by the wall clock, where it may have met a neighbour twice."""
@@ -190,9 +190,16 @@ class Bench(msgspec.Struct, dict=True):
         usual = [timer.clock for timer in pace[1]]
         clock = alike([*timers, *pace[1]])
         run = race.run([pace[0], visit], _fair(FEW, clock))
+        ratio = run.ratio(1, 0)[0]
+        if ratio < CLEARLY:
+            # Of many that are raced some seem faster by luck. Were that handed on, those that follow would be measured
+            # by it: times would sink from rival to rival. A longer race, which knows nothing of the first one, tells.
+            run = race.run([pace[0], visit], _fair(MORE, clock))
+            ratio, _, high = run.ratio(1, 0)
+            ratio = ratio if high < CLEARLY else max(ratio, CLEARLY)
         if usual != [timer.clock for timer in pace[1]]:
             self.pacers.clear()  # it took this candidate's clock; the next may not need that
-        return Timing(run.standings[1].samples, clock, run.ratio(1, 0)[0], rival.seconds)
+        return Timing(run.standings[1].samples, clock, ratio, rival.seconds)
 
     def _pacer(self, rival: Rival | None) -> Pacer | None:
         """The rival, built; what was made ready for it before is kept while it stays the rival."""

@@ -92,6 +92,10 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.outcome.seconds if isinstance(self.outcome, Timing) else float("inf")
 
 
+CLEARLY = 0.97
+"""How much faster a trial must look to become the rival of those that follow: luck must not be handed on as fact."""
+
+
 class Rival(msgspec.Struct, frozen=True):
     """The best so far, whom a new candidate is raced against, and what it is taken to need."""
 

@@ -1,0 +1,247 @@
+"""Schedules searched on real MLIR against OpenBLAS: products with relu, structure and sizes found from scratch.
+
+    python benchmarks/mlir.py [--quick] [--json] [--trials 150]
+
+fp32 matmul + relu, one thread, at 512^3 and 1024^3: the search starts from nothing (a fresh store, no seeds) and may
+try 150 schedules. The winner is then timed beside numpy (matmul, then relu in place, OpenBLAS on as many threads) and
+beside a small loop in C that does nothing but multiply and add, which is the peak of this processor in this very run.
+All are visited in turn, by the CPU time of the thread; ratios are those of neighbours, their median is told.
+
+`worst_other_shape` is the least ratio to numpy over three shapes that are no squares. `threads_speedup` is wall time
+on one thread over that on two, which needs an idle machine to mean anything: `load` says how busy it was, and
+`threads.possible` what two threads gain at that moment where they share nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+# One thread for BLAS as for us: numpy reads these when it is imported. OpenMP's threads must not spin beside others.
+os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+os.environ.setdefault("KMP_BLOCKTIME", "0")
+
+import ctypes
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from figures import Goal, Report, Series, parser
+
+import tunewright as tw
+from tunewright.backends.mlir import Mlir, payloads
+from tunewright.backends.mlir.products import product_plan
+from tunewright.engine.budget import Budget
+from tunewright.model.decision import Decision
+from tunewright.model.trial import Timing
+
+SQUARES = {"512": (512, 512, 512), "1024": (1024, 1024, 1024)}
+OTHERS = {"504x64x256": (504, 64, 256), "1000x333x777": (1000, 333, 777), "1x4096x4096": (1, 4096, 4096)}
+GOALS = (
+    Goal("vs_openblas_512", ">=", 1.05),
+    Goal("vs_openblas_1024", ">=", 1.05),
+    Goal("of_peak_1024", ">=", 0.88),
+    Goal("threads_speedup", ">=", 1.8),
+    Goal("worst_other_shape", ">=", 0.8),
+)
+PEAK = r"""
+typedef float v __attribute__((vector_size(64)));
+void peak(float *out, long n) {
+    v s[14], x = (v){} + 0.999f, y = (v){} + 0.001f;
+    for (int i = 0; i < 14; i++) s[i] = (v){} + (float)i;
+    for (long j = 0; j < n; j++)
+        for (int i = 0; i < 14; i++) s[i] = s[i] * x + y;
+    for (int i = 0; i < 14; i++) out[i] = s[i][0];
+}
+"""
+PEAK_LOOPS, PEAK_FLOPS = 200_000, 200_000 * 14 * 16 * 2
+
+
+def declared(name: str, shape: tuple[int, int, int], threads: int = 1) -> tw.Tuned:
+    """A product with relu of that shape, under the name by which workers find it in this file."""
+
+    def product(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
+
+    product.__name__ = product.__qualname__ = name
+    payload = payloads.matmul(*shape, after="relu")
+    plan = product_plan(payload, threads=threads)
+    backend = Mlir(payload, plan, threads=threads)
+    return tw.tune(plan.space, backend=backend, reference=payload.reference, threads=threads)(product)
+
+
+product_512 = declared("product_512", SQUARES["512"])
+product_1024 = declared("product_1024", SQUARES["1024"])
+product_504x64x256 = declared("product_504x64x256", OTHERS["504x64x256"])
+product_1000x333x777 = declared("product_1000x333x777", OTHERS["1000x333x777"])
+product_1x4096x4096 = declared("product_1x4096x4096", OTHERS["1x4096x4096"])
+product_threads = declared("product_threads", SQUARES["1024"], threads=2)
+
+
+def arrays(shape: tuple[int, int, int]) -> list[Any]:
+    m, n, k = shape
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(size, dtype=np.float32) for size in ((m, k), (k, n)))
+    return [a, b, np.zeros((m, n), np.float32)]
+
+
+def searched(kernel: tw.Tuned, args: list[Any], folder: Path, trials: int, seeds: Sequence[Any] = ()) -> Decision:
+    """The best schedule found from scratch; `seeds` are for the threaded kernel alone, which inherits a winner."""
+    kernel.using(tw.Session(cache=str(folder), resolution=1.0))
+    kernel.declared = msgspec.structs.replace(kernel.declared, seeds=list(seeds))
+    return kernel.tune(*args, budget=Budget(trials))
+
+
+def by_numpy(a: Any, b: Any) -> Callable[[], Any]:
+    out = np.empty((a.shape[0], b.shape[1]), np.float32)
+
+    def call() -> None:
+        np.matmul(a, b, out=out)
+        np.maximum(out, 0, out=out)
+
+    return call
+
+
+def by_peak(folder: Path) -> Callable[[], Any]:
+    """Multiplications and additions in registers, as fast as they go."""
+    source, library = folder / "peak.c", folder / "peak.so"
+    source.write_text(PEAK)
+    flags = ["-O3", "-march=native", "-funroll-loops", "-mprefer-vector-width=512", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, str(source), "-o", str(library)], check=True)
+    function, out = ctypes.CDLL(str(library)).peak, np.zeros(14, np.float32)
+    return lambda: function(ctypes.c_void_p(out.ctypes.data), ctypes.c_long(PEAK_LOOPS))
+
+
+def in_turn(calls: dict[str, Callable[[], Any]], rounds: int, clock: Callable[[], float]) -> dict[str, np.ndarray]:
+    """Seconds of each call in each round; the first visit of all is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(rounds + 1):
+        for name, call in calls.items():
+            call()  # another ran before it
+            start = clock()
+            call()
+            if number:
+                seconds[name].append(clock() - start)
+    return {name: np.array(values) for name, values in seconds.items()}
+
+
+def compared(kernel: tw.Tuned, shape: tuple[int, int, int], folder: Path, rounds: int) -> dict[str, Any]:
+    """The tuned kernel beside numpy and the peak."""
+    args = arrays(shape)
+    kernel(*args)
+    peer = by_numpy(*args[:2])
+    calls = {"ours": lambda: kernel(*args), "numpy": peer, "peak": by_peak(folder)}
+    found = in_turn(calls, rounds, time.thread_time)
+    flops = 2 * np.prod(np.array(shape, dtype=float))
+    ratios = found["numpy"] / found["ours"]
+    peak = PEAK_FLOPS / found["peak"]
+    return {
+        "ms": round(1e3 * float(np.median(found["ours"])), 4),
+        "numpy_ms": round(1e3 * float(np.median(found["numpy"])), 4),
+        "ratio": round(float(np.median(ratios)), 3),
+        "ratios": Series(ratios[:5].tolist()).plain() | {"of": len(ratios)},
+        "best_ratio": round(float(found["numpy"].min() / found["ours"].min()), 3),
+        "peak_gflops": round(float(np.median(peak)) / 1e9, 1),
+        "of_peak": round(float(np.median(flops / found["ours"] / peak)), 3),
+    }
+
+
+def one(name: str, shape: tuple[int, int, int], folder: Path, given: tuple[int, int]) -> dict[str, Any]:
+    """Search, then compare; what was found and how long the search took."""
+    kernel, (trials, rounds) = globals()[f"product_{name}"], given
+    start = time.perf_counter()
+    decision = searched(kernel, arrays(shape), folder, trials)
+    spent = time.perf_counter() - start
+    tried = list(kernel.session.store.trials(decision.key))
+    best, trace = float("inf"), []
+    for number, trial in enumerate(tried, 1):
+        if isinstance(trial.outcome, Timing) and trial.seconds < best:
+            best = trial.seconds
+            # What a trial is said to take is a chain of ratios to the best before it, which drifts; samples do not.
+            measured = float(np.median(trial.outcome.samples))
+            trace.append([number, str(trial.config["variant"]), round(1e3 * measured, 4)])
+    said = {"config": str(decision.config), "trials": len(tried), "search_s": round(spent, 1), "trace": trace}
+    return said | compared(kernel, shape, folder, rounds)
+
+
+def possible(folder: Path) -> float:
+    """How much faster two threads are now at what shares nothing: the most that anything may gain from them."""
+    loop = by_peak(folder)
+
+    def work(times: int) -> None:
+        for _ in range(times):
+            loop()
+
+    def wall(threads: Sequence[threading.Thread]) -> float:
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return time.perf_counter() - start
+
+    alone = wall([threading.Thread(target=work, args=(400,))])
+    return round(alone / wall([threading.Thread(target=work, args=(200,)) for _ in range(2)]), 2)
+
+
+def threaded(folder: Path, trials: int, rounds: int) -> dict[str, Any]:
+    """Two threads beside one, by the wall clock; the search for two starts from what was found for one."""
+    args = arrays(SQUARES["1024"])
+    single = product_1024.decide(*args).config
+    seeds = [single] if single in product_threads.space else []
+    decision = searched(product_threads, args, folder, trials, seeds)
+    product_threads(*args)
+    calls = {"one": lambda: product_1024(*args), "two": lambda: product_threads(*args)}
+    found = in_turn(calls, rounds, time.perf_counter)
+    return {
+        "config": str(decision.config),
+        "possible": possible(folder),
+        "speedup": round(float(np.median(found["one"] / found["two"])), 3),
+        "best_speedup": round(float(found["one"].min() / found["two"].min()), 3),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search, compare, report."""
+    takes = parser(__doc__)
+    takes.add_argument("--trials", type=int, help="of each search for a square product: 150, or 4 if quick")
+    given = takes.parse_args(arguments)
+    trials, rounds = given.trials or (4 if given.quick else 150), 8 if given.quick else 60
+    squares = {"512": SQUARES["512"]} if given.quick else SQUARES
+    others = {"504x64x256": OTHERS["504x64x256"]} if given.quick else OTHERS
+    report, load = Report(), os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        shapes = {name: one(name, shape, folder, (trials, rounds)) for name, shape in squares.items()}
+        fewer = max(2, trials * 2 // 5)
+        shapes |= {name: one(name, shape, folder, (fewer, rounds)) for name, shape in others.items()}
+        threads = None if given.quick else threaded(folder, max(2, trials // 5), rounds)
+    report.figures = {f"vs_openblas_{name}": shapes[name]["ratio"] for name in squares}
+    if "1024" in squares:
+        report.figures["of_peak_1024"] = shapes["1024"]["of_peak"]
+    report.figures["worst_other_shape"] = min(shapes[name]["ratio"] for name in others)
+    if threads:
+        report.figures["threads_speedup"] = threads["speedup"]
+    report.figures |= {"shapes": shapes, "threads": threads, "load": round(load, 2), "quick": given.quick}
+    report.lines.append(f"load {load:.1f} on {os.cpu_count()} processors before it began")
+    for name, said in shapes.items():
+        report.lines.append(
+            f"{name:>13}  {said['ms']:8.3f} ms  {said['ratio']:.3f}x numpy ({said['numpy_ms']:.3f} ms; best of each "
+            f"{said['best_ratio']:.3f}x)  {said['of_peak']:.2f} of {said['peak_gflops']} GF/s  "
+            f"{said['trials']} trials in {said['search_s']:.0f} s  {said['config']}"
+        )
+    if threads:
+        report.lines.append(
+            f"  two threads  {threads['speedup']:.2f}x one, by the wall clock, of {threads['possible']} "
+            f"possible now  {threads['config']}"
+        )
+    return report.finish(GOALS, as_json=given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

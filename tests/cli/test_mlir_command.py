@@ -1,0 +1,87 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tunewright.cli.main import command
+from tunewright.errors import ScheduleError
+
+pytest.importorskip("torch_mlir")
+
+KERNEL = """
+import tunewright as tw
+from tunewright.backends.mlir import Mlir, payloads
+from tunewright.backends.mlir.products import product_plan
+
+payload = payloads.matmul(24, 64, 16, after="relu")
+plan = product_plan(payload)
+schedule = plan.schedule(plan.space[0])
+
+@tw.tune(plan.space, backend=Mlir(payload, plan), reference=payload.reference)
+def product(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "product.py"
+    path.write_text(KERNEL)
+    return path
+
+
+def run(*words):
+    return CliRunner().invoke(command, ["mlir", "steps", *map(str, words)])
+
+
+def test_each_step_is_shown_as_what_it_changed(file) -> None:
+    done = run(f"{file}:product", "--config", "variant=packed rows,mr=8,nr=32,kr=8,pk=8")
+    assert done.exit_code == 0, done.output
+    assert "step 2 (pack)  +19 -6" in done.output
+    assert "+    %pack = linalg.pack" in done.output
+    assert done.output.index("(bufferise)") < done.output.index("(lower)")
+
+
+def test_a_script_and_a_payload_in_files_are_shown_too_and_as_json(file, tmp_path) -> None:
+    from tunewright.backends.mlir import payloads
+    from tunewright.backends.mlir.steps import Schedule
+
+    schedule = Schedule()
+    schedule.tile(schedule.match("linalg.matmul")[0], [4, 4])
+    (tmp_path / "tile.mlir").write_text(str(schedule))
+    (tmp_path / "payload.mlir").write_text(payloads.matmul(8, 8, 8).text)
+    stages = json.loads(run(tmp_path / "tile.mlir", tmp_path / "payload.mlir", "--json").output)
+    assert [stage["name"] for stage in stages][-1] == "step 3 (tile_using_for)"
+    assert "scf.for" in stages[-1]["code"]
+    assert "scf.for" not in stages[-2]["code"]
+    both = json.loads(run(f"{file}:schedule", f"{file}:payload", "--json").output)
+    assert both[0]["name"] == "payload"
+
+
+def test_the_page_has_steps_and_code_and_needs_nothing_else(file, tmp_path) -> None:
+    page = tmp_path / "steps.html"
+    done = run(f"{file}:product", "--html", page)
+    assert "steps written" in done.output
+    text = page.read_text()
+    assert text.count("<section>") == text.count('<a href="#">') > 10
+    assert "http" not in text
+    assert "tensor&lt;24x64xf32&gt;" in text
+
+
+def test_the_steps_before_one_that_fails_are_shown(tmp_path) -> None:
+    from tunewright.backends.mlir import payloads
+    from tunewright.backends.mlir.steps import Schedule
+
+    schedule = Schedule()
+    (product,) = schedule.match("linalg.matmul")
+    schedule.tile(product, [0, 0, 4], "forall")
+    (tmp_path / "tile.mlir").write_text(str(schedule))
+    (tmp_path / "payload.mlir").write_text(payloads.matmul(8, 8, 8).text)
+    done = run(tmp_path / "tile.mlir", tmp_path / "payload.mlir")
+    assert isinstance(done.exception, ScheduleError)
+    assert "step 3 (tile_using_forall): iterations that may run at once" in str(done.exception)
+    assert "step 2 (split_handle)" in done.output
+
+
+def test_wrong_use_is_said(file) -> None:
+    assert "no file nowhere" in run("nowhere", "nothing").output
+    assert "say on which payload" in run(f"{file}:schedule").output
