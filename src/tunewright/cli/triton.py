@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tunewright.cli import output
-from tunewright.cli.targets import json_option
-from tunewright.errors import BackendError, PluginError, TunewrightError
+from tunewright.cli.targets import json_option, session_for, store_option
+from tunewright.errors import BackendError, NoDecision, PluginError, TunewrightError
 from tunewright.pools.loading import find
 from tunewright.report import resources, words
 from tunewright.settings import Settings
@@ -75,6 +75,34 @@ def prebuild(kernel: str, targets: str, signature: str | None, plot: Path | None
         raise KeyboardInterrupt
     if not any(row.keep for row in rows):
         sys.exit(1)
+
+
+@triton.command()
+@click.argument("kernel")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--title", required=True, help='What for, as in a file name: "E=8,N=14336,device_name=NVIDIA_H100".')
+@click.option("--tool", type=click.Choice(["vllm", "sglang"]), default="vllm", show_default=True, help="Who reads it.")
+@click.option("--device", default="", help="Only decisions for devices whose name contains this.")
+@store_option
+@json_option
+def moe(kernel: str, folder: Path, title: str, tool: str, device: str, **options: Any) -> None:
+    """Write what is decided for KERNEL, by its size M, into FOLDER as vLLM or SGLang look for it.
+
+    `tunewright.interop.moe.seeds(FILE)` goes the other way: what such a table says is raced first.
+    """
+    from tunewright.interop import moe as tables  # noqa: PLC0415 - for this command alone
+
+    store = session_for(None, {"store": options["store"]}).store
+    chosen = [decision for decision in store.decisions(kernel) if device in decision.key.device.model]
+    if not chosen:
+        raise NoDecision(f"nothing is decided for {kernel}; `tunewright show` lists what is")
+    versions = {decision.key.toolchain.get("triton", "") for decision in chosen}
+    table = tables.gathered(tables.title_of(title), chosen, versions.pop() if len(versions) == 1 else "")
+    path = tables.write(table, folder, tables.Tool.VLLM if tool == "vllm" else tables.Tool.SGLANG)
+    if options["as_json"]:
+        output.as_json({"file": str(path), "rows": len(table.rows)})
+    else:
+        output.say(f"{path}: {words.counted(len(table.rows), 'row')}")
 
 
 @contextlib.contextmanager

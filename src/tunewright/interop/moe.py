@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -134,6 +134,17 @@ class MoeTable:
 def nearest(sizes: Iterable[int], tokens: int) -> int:
     """The size with the least difference, the first of two."""
     return min(sizes, key=lambda size: abs(size - tokens))
+
+
+def seeds(path: Path | str, most: int = 3) -> Callable[..., list[Config]]:
+    """What a table says for about so many tokens, as seeds: configs to race first, a function of the size M."""
+    table = read(Path(path))
+
+    def nearby(M: int, **sizes: int) -> list[Config]:  # noqa: N803 - what the tools call the number of tokens
+        sized = sorted(table.rows, key=lambda size: abs(size - M))
+        return list(dict.fromkeys(table.rows[size] for size in sized))[:most]
+
+    return nearby
 
 
 def gathered(title: Title, decisions: Iterable[Decision], triton: str = "") -> MoeTable:

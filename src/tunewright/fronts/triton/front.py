@@ -14,6 +14,7 @@ import msgspec
 from tunewright.backends.triton import adapter
 from tunewright.engine.budget import Budget
 from tunewright.errors import NothingWorked, SpaceError
+from tunewright.fronts.seeds import seeds_of
 from tunewright.fronts.triton.attempt import Benched, Call, Raced, Surroundings, quantiles, refuse_conflicts
 from tunewright.fronts.triton.bringing import bring, listen
 from tunewright.fronts.triton.checking import judge_of
@@ -279,6 +280,9 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         races = self._do_bench is None and adapter.Clock.offered()
         around = Surroundings(snapshot, None if races else self.do_bench, judge, lease, adapter.prints())
         attempt = (Raced if races else Benched)(self, call, menu.back, around)
+        if self._whole is not None:
+            seeds = seeds_of(self.said.seeds, problem.space, problem.key.signature.dims)
+            problem = msgspec.structs.replace(problem, seeds=seeds)
         try:
             decision = session.tune(problem, attempt, budget=self._budget(session, menu), replace=False)
         except NothingWorked as error:

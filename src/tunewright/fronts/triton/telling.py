@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tunewright.engine.budget import Budget
+from tunewright.fronts.seeds import Seeds
 from tunewright.session import Session
 from tunewright.spaces.space import Space
 
@@ -24,6 +25,7 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
     - `tolerance`: allowed relative error; by default by dtype.
     - `inputs`: makes a call from named sizes: a mapping with `grid` and the kernel's arguments by name.
     - `shapes`: sizes to check and prebuild for.
+    - `seeds`: configs of a space to race first: a list, a JSON file, a function of the sizes in `key=`.
     - `budget`: trials, time or both, as in `"200,5m"`; by default a list is tried whole.
     - `strategy`: how a space is searched; by default as the settings say, and a list in its order.
     - `targets`: architectures to prebuild for, such as `["sm_80", "sm_90", "gfx942"]`.
@@ -38,6 +40,7 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float | None = None
     inputs: Callable[..., Mapping[str, Any]] | None = None
     shapes: Sequence[Mapping[str, int]] = ()
+    seeds: Seeds = ()
     budget: str | None = None
     strategy: str | None = None
     targets: Sequence[str] = ()
