@@ -28,7 +28,7 @@ log = Remarks(__name__)
 
 Watcher = Callable[[Stage], None]
 
-FEW, MORE = race.Terms(rounds=12, seconds=0.5), race.Terms(rounds=24, seconds=1.5, fixed=True)
+FEW, MORE = race.Terms(rounds=12, seconds=0.5), race.Terms(rounds=16, seconds=1.0, fixed=True)
 """What a trial may cost that is close to the best so far, others leave after two rounds; and one that seems faster."""
 
 WALL_ROUNDS = 4
