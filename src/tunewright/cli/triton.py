@@ -35,7 +35,7 @@ def triton() -> None:
 
 @triton.command()
 @click.argument("kernel", metavar="FILE:KERNEL")
-@click.option("--targets", default="sm_80,sm_90", show_default=True, help="GPUs, as sm_80,sm_90,sm_100,gfx942.")
+@click.option("--targets", help="GPUs, as sm_80,sm_90,sm_100,gfx942 (default: those declared, else sm_80,sm_90).")
 @click.option("--signature", help='Arguments, as "*fp16,*fp16,i32:16,i32,1,GROUP=8"; numbers are those of a call.')
 @click.option("--configs", type=click.IntRange(min=1), help="Compile so many configs, drawn at random.")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Compilers side by side.")
@@ -44,7 +44,7 @@ def triton() -> None:
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw heat maps: .png, .svg or .html.")
 @click.option("--install", type=click.Path(file_okay=False, path_type=Path), help="Fill this Triton cache with it.")
 @json_option
-def prebuild(kernel: str, targets: str, signature: str | None, plot: Path | None, **options: Any) -> None:
+def prebuild(kernel: str, targets: str | None, signature: str | None, plot: Path | None, **options: Any) -> None:
     """Compile the configs of a Triton kernel for GPUs that are not here, and say which are worth launching.
 
     What is compiled is kept; run again, the command goes on where it was stopped. Figures are those of real
@@ -54,7 +54,8 @@ def prebuild(kernel: str, targets: str, signature: str | None, plot: Path | None
         from tunewright.fronts import prebuilding  # noqa: PLC0415 - loads Triton
 
         subject, call = _asked(kernel, signature)
-        made = prebuilding.plan(subject, call, targets.split(","), most=options["configs"], model=options["model"])
+        places = targets.split(",") if targets else _said(subject, "targets") or ("sm_80", "sm_90")
+        made = prebuilding.plan(subject, call, places, most=options["configs"], model=options["model"])
         cache, rows = Settings.read().cache_path, []
         stopped = False
         watch = _Watch(prebuilding.Standing(made.total), quiet=options["as_json"])
@@ -140,8 +141,17 @@ def _asked(named: str, signature: str | None) -> tuple[Subject, Call]:
         raise click.UsageError(f"loading {place} raised {type(error).__name__}: {error}") from error
     if signature is not None:
         return found, Call(*calls.arguments(signature))
+    if (inputs := _said(found, "inputs")) and (shapes := _said(found, "shapes")):
+        told = inputs(**shapes[0])
+        return found, Call((), {arg: value for arg, value in told.items() if arg != "grid"})
     args, kwargs = _declared(place, name, found)
     return found, Call(calls.spoken(args), kwargs)
+
+
+def _said(found: Subject, part: str) -> Any:
+    """What our drop-in was told of a kernel, if it is under it."""
+    told = (getattr(wrapper, "said", None) for wrapper in found.wrappers)
+    return next((getattr(one, part) for one in told if one is not None), None)
 
 
 def _declared(place: str, name: str, found: Subject) -> tuple[Sequence[Any], Mapping[str, Any]]:
@@ -152,7 +162,7 @@ def _declared(place: str, name: str, found: Subject) -> tuple[Sequence[Any], Map
         named = [arg for arg in found.function.arg_names if arg not in found.configs[0]]
         raise click.UsageError(
             f"say with which arguments {name} is called: --signature for {', '.join(named)}, "
-            f'such as "*fp16,i32:16,1"; or let its file define {DECLARED}()'
+            f'such as "*fp16,i32:16,1"; or declare inputs= and shapes=; or let its file define {DECLARED}()'
         ) from None
     if isinstance(said, Mapping):
         if name not in said:
