@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,12 @@ def kernels(monkeypatch):
 def written(tmp_path, monkeypatch):
     """Loads kernels from text."""
 
+    number = count()
+
     def loaded(text, ours=True, name="written_kernel"):
-        path = tmp_path / f"{name}.py"
+        # In a folder of its own: written within a second, files of one length would share their bytecode.
+        path = tmp_path / f"written {next(number)}" / f"{name}.py"
+        path.parent.mkdir()
         path.write_text(text)
         return load(path, monkeypatch, name, ours=ours)
 
