@@ -118,10 +118,7 @@ class C:
 
     def _version(self, kernel: Kernel) -> str:
         """What the compiler says of its version: of the one that built what the store brings, else of the one here."""
-        for said in kernel.supply.toolchains(kernel.name) if kernel.supply else ():
-            if said == self._toolchain(said.get("compiler", "")):
-                return said["compiler"]
-        return self.compiler[1]
+        return artefacts.adopted(kernel, self._toolchain, "compiler", lambda: self.compiler[1])
 
     def _check(self, kernel: Kernel, signature: Signature, taken: list[Argument] | None) -> None:
         """Refuse what C would read as something else: it cannot say so itself."""

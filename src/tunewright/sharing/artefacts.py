@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import msgspec
 from tunewright.errors import BundleError, WireError
 from tunewright.model.signature import Signature
 from tunewright.ports.backend import Kernel
-from tunewright.sharing import wire
+from tunewright.sharing import files, wire
 from tunewright.spaces.config import Config
 
 FOLDER = "artifacts"
@@ -33,6 +33,17 @@ class Label(msgspec.Struct, frozen=True):
     toolchain: dict[str, str]
 
 
+def adopted(kernel: Kernel, told: Callable[[str], Mapping[str, str]], part: str, here: Callable[[], str]) -> str:
+    """The version of the tool that built what the store brings for a kernel, else of the one `here`.
+
+    `told` is the toolchain that a version of it makes, in which it is called `part`.
+    """
+    for said in kernel.supply.toolchains(kernel.name) if kernel.supply else ():
+        if part in said and said == told(said[part]):
+            return said[part]
+    return here()
+
+
 def place(cache: Path, name: str) -> Path:
     """Where the artefact called `name` is kept."""
     return cache / FOLDER / name[:2] / name
@@ -49,7 +60,7 @@ def found(kernel: Kernel, name: str) -> Path | None:
 def keep(cache: Path, made: Path, label: Label) -> Path:
     """Put what was made where it is kept, its label first: an artefact without one would never be shipped."""
     there = place(cache, label.name)
-    _written(there.with_name(label.name + LABEL), wire.encode(label))
+    files.put(_label_of(there), wire.encode(label))
     os.replace(made, there)
     return there
 
@@ -59,10 +70,9 @@ def unpack(cache: Path, content: bytes, label: Label) -> Path:
     if not _NAME.fullmatch(label.name):
         raise BundleError(f"{label.name[:40]!r} is no name of an artefact; do not use what brought it")
     there = place(cache, label.name)
-    there.parent.mkdir(parents=True, exist_ok=True)
-    made = there.with_name(f".{label.name}.{os.getpid()}.part")
-    made.write_bytes(content)
-    return keep(cache, made, label)
+    files.put(_label_of(there), wire.encode(label))
+    files.put(there, content)
+    return there
 
 
 def labels(cache: Path) -> Iterator[Label]:
@@ -78,7 +88,7 @@ def labels(cache: Path) -> Iterator[Label]:
 
 def apply(cache: Path, bundle: str, brought: Iterable[Label]) -> None:
     """Note what a bundle brought: who launches it needs no compiler."""
-    _written(cache / FOLDER / APPLIED / f"{bundle}{LABEL}", wire.encode(list(brought)))
+    files.put(cache / FOLDER / APPLIED / f"{bundle}{LABEL}", wire.encode(list(brought)))
 
 
 def applied(cache: Path, kernel: str) -> list[Label]:
@@ -90,8 +100,5 @@ def applied(cache: Path, kernel: str) -> list[Label]:
     return [label for label in found if label.kernel == kernel]
 
 
-def _written(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
-    scratch.write_bytes(content)
-    os.replace(scratch, path)
+def _label_of(artefact: Path) -> Path:
+    return artefact.with_name(artefact.name + LABEL)

@@ -1,9 +1,10 @@
-"""Files: what lies at a path, read once and whole; nothing that waits, never ends or is too large."""
+"""Files: read once and whole, nothing that waits, never ends or is too large; written at once or not at all."""
 
 from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -26,3 +27,16 @@ def content(path: Path, most: int) -> bytes:
             parts.append(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def put(path: Path, *parts: bytes, lasting: bool = False) -> None:
+    """Write `parts` to `path`, at once or not at all, whoever else does; `lasting` waits until the disk has them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    with scratch.open("wb") as file:
+        for part in parts:
+            file.write(part)
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(scratch, path)

@@ -135,10 +135,7 @@ def _toolchain(release: str) -> dict[str, str]:
 
 def _release(kernel: Kernel) -> str:
     """The release that built what the store brings, else the one here."""
-    for said in kernel.supply.toolchains(kernel.name) if kernel.supply else ():
-        if said == _toolchain(said.get("torch-mlir", "")):
-            return said["torch-mlir"]
-    return engine.release()
+    return artefacts.adopted(kernel, _toolchain, "torch-mlir", engine.release)
 
 
 def normalised(text: str) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +13,7 @@ import msgspec
 
 from tunewright.backends.triton.figures import Resources
 from tunewright.errors import BackendError
+from tunewright.sharing import files
 
 SUFFIX = ".triton"
 _KEY, _NAME = re.compile(r"[0-9a-f]{64}"), re.compile(r"[A-Za-z0-9_<>.-]{1,150}")
@@ -94,8 +93,8 @@ class Shelf:
         if artefact is not None:
             body = artefact.packed()
             label = msgspec.structs.replace(label, digest=sha256(body).hexdigest())
-            _write(self._path(label.key, SUFFIX), body)
-        _write(self._path(label.key, ".json"), msgspec.json.encode(label))
+            files.put(self._path(label.key, SUFFIX), body)
+        files.put(self._path(label.key, ".json"), msgspec.json.encode(label))
         return label
 
     def body(self, key: str) -> bytes:
@@ -107,13 +106,6 @@ class Shelf:
         for path in sorted(self._folder.glob("??/*.json")):
             if (found := self.label(path.stem)) is not None:
                 yield found
-
-
-def _write(path: Path, body: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(body)
-    os.replace(file.name, path)
 
 
 def install_into_triton_cache(bodies: Iterable[bytes], folder: Path | None = None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tunewright.model.decision import Decision
-from tunewright.sharing import choices, wire
+from tunewright.sharing import choices, files, wire
 from tunewright.sharing.artefacts import Label
 from tunewright.stores.bodies import kin_of, seal
 from tunewright.stores.bundle.layout import Body, packed
@@ -60,11 +59,5 @@ def write(path: Path, content: bytes, key: Any = None) -> str:
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     digest = sha256(content).digest()
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with scratch.open("wb") as file:
-        file.write(content)
-        file.write(signing.trailer(digest, key))
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    files.put(path, content, signing.trailer(digest, key), lasting=True)
     return digest.hex()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ import msgspec
 
 from tunewright.errors import StoreError, WireError
 from tunewright.measure.lease import lease
-from tunewright.sharing import wire
+from tunewright.sharing import files, wire
 from tunewright.spaces.config import Config
 
 
@@ -52,9 +51,7 @@ class Quarantine:
             self._write({**self.entries(), digest: held})
 
     def _write(self, entries: Mapping[str, Held]) -> None:
-        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
         try:
-            scratch.write_bytes(wire.encode(entries))
-            scratch.replace(self.path)
+            files.put(self.path, wire.encode(entries))
         except OSError as error:
             raise StoreError(f"the quarantine {self.path} cannot be written: {error}; give another cache") from error
