@@ -84,3 +84,12 @@ def test_what_is_not_trusted_is_refused_and_says_what_to_do(here) -> None:
     assert "it was changed" in spoilt.stderr
     assert "already" in tunewright("bundle", "key", "team.pem", cwd=here, status=2).stderr
     assert "nothing is decided" in tunewright("bundle", "build", "x", "--store", "no.sqlite", cwd=here, status=1).stderr
+
+
+def test_without_the_package_for_signatures_it_is_said_what_to_install(tmp_path) -> None:
+    program = "import sys; sys.modules['cryptography'] = None; from tunewright.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "bundle", "key", "team.pem"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "pip install 'tunewright[bundle]'" in done.stderr
+    assert "Traceback" not in done.stderr

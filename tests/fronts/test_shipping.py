@@ -188,13 +188,14 @@ def test_a_name_from_a_bundle_is_no_path(tmp_path) -> None:
 
 
 def test_merging_keeps_what_both_enclose(tmp_path) -> None:
-    secret = tmp_path / "key.pem"
-    public = signing.new_key(secret)
-    content = build([DECISION], [Enclosure("race", "b", b"two"), Enclosure("race", "a", b"one")])
-    assert content == build([DECISION], [Enclosure("race", "a", b"one"), Enclosure("race", "b", b"two")])
-    write(tmp_path / "one.bundle", content, signing.private_key(secret))
-    store = BundleStore(verified(tmp_path / "one.bundle", signers=[public]))
-    assert [store.enclosed("race", name) for name in "abc"] == [b"one", b"two", None]
+    secret = signing.new_key(tmp_path / "key.pem"), signing.private_key(tmp_path / "key.pem")
+    (tmp_path / "signers").write_text(secret[0])
+    for name, text in (("one", b"1"), ("two", b"2")):
+        write(tmp_path / f"{name}.bundle", build([DECISION], [Enclosure("race", name, text)]), secret[1])
+    merged = ("merge", "all.bundle", "one.bundle", "two.bundle", "--signers", "signers", "--sign", "key.pem")
+    tunewright_command("bundle", *merged, cwd=tmp_path, env=environ(tmp_path))
+    store = BundleStore(verified(tmp_path / "all.bundle", signers=[secret[0]]))
+    assert [store.enclosed("race", name) for name in ("one", "two", "three")] == [b"1", b"2", None]
 
 
 def test_only_what_is_decided_is_packed(tmp_path) -> None:

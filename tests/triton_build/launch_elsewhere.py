@@ -4,15 +4,15 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-import fake_triton
 import sample_kernels as kernels
 import torch
 import triton
 
-triton.runtime.driver.set_active(fake_triton.FakeDriver())
+from tunewright.testing.triton_driver import FakeDriver
+
+triton.runtime.driver.set_active(FakeDriver(noted=False))
 hits: list[bool] = []
 triton.knobs.compilation.listener = lambda **said: hits.append(said["cache_hit"])
 square = torch.zeros(256, 256, dtype=torch.float16)

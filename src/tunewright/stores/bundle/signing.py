@@ -7,12 +7,16 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
 from tunewright.errors import BundleError
+from tunewright.ports.plugins import missing
 from tunewright.sharing import files
+
+try:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+except ImportError as error:
+    raise missing("stores", "bundle", error) from error
 
 _RAW = serialization.Encoding.Raw
 _PURPOSE = b"tunewright bundle\n"
