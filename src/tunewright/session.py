@@ -27,7 +27,6 @@ from tunewright.ports.store import Store
 from tunewright.ports.strategy import Informed
 from tunewright.remarks import Remarks
 from tunewright.settings import Mode, Settings
-from tunewright.sharing import transcripts
 from tunewright.sharing.choices import digest
 from tunewright.sharing.nearby import SAME, Settled, answered, missing, served
 from tunewright.sharing.offers import Agreement
@@ -243,8 +242,16 @@ class Session:
         if interrupted:
             raise interrupted
         if raced is not None and decision == made and made.key not in self._unkept:
-            transcripts.keep(self.store, transcripts.of(problem, made, raced, incumbent, attempt))
+            self._attest(problem, made, raced, incumbent, attempt)
         return decision
+
+    def _attest(
+        self, problem: Problem, made: Decision, raced: Raced, incumbent: Config | None, attempt: Attempt
+    ) -> None:
+        """Keep the transcript of the race that made a decision."""
+        from tunewright.sharing import transcripts  # noqa: PLC0415 - only where one tunes
+
+        transcripts.keep(self.store, transcripts.of(problem, made, raced, incumbent, attempt))
 
     def _plan(self, problem: Problem, budget: Budget, incumbent: Config | None, *, fresh: bool) -> Search:
         """A search of `problem`: what stood, seeds and neighbours' choices first, then what the strategy proposes."""
