@@ -20,6 +20,7 @@ from tunewright.cli.replay import replay
 from tunewright.cli.settings import settings
 from tunewright.cli.space import space
 from tunewright.cli.store import store
+from tunewright.cli.torch import torch
 from tunewright.cli.triton import triton
 from tunewright.cli.tune import tune
 from tunewright.errors import NoDecision, NothingWorked, TunewrightError
@@ -41,7 +42,23 @@ def command(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
-for part in (tune, show, explain, trials, store, bundle, settings, space, race, quiet, replay, audit, triton, mlir):
+for part in (
+    tune,
+    show,
+    explain,
+    trials,
+    store,
+    bundle,
+    settings,
+    space,
+    race,
+    quiet,
+    replay,
+    audit,
+    triton,
+    mlir,
+    torch,
+):
     command.add_command(part)
 replay.add_command(import_)
 

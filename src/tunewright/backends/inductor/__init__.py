@@ -1,0 +1,1 @@
+"""Inductor: what of PyTorch's compiler is not public, behind one door."""

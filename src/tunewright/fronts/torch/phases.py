@@ -1,0 +1,43 @@
+"""Phases: where the time of compiling goes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from tunewright.backends.inductor.adapter import EVENT, Record
+
+_NAMES = (
+    ("C++ compiler", ("compile_file", "async_compile.wait", "PyCodeCache.load_by_key_path")),
+    ("guards", ("build_guards",)),
+    ("tracing Python", ("bytecode_tracing",)),
+    ("autograd", ("create_aot_dispatcher_function", "aot_", "min_cut")),
+    ("graph passes", ("pass.", "_recursive_", "additional_fake_tensor_prop")),
+    ("writing code", ("code_gen", "GraphLowering", "Scheduler", "PythonWrapperCodegen", "fx_codegen")),
+    ("caches", ("fx_graph_cache", "autograd_cache", "inductor_codecache", "CacheBase", "TritonBundler")),
+)
+REST = "other"
+
+
+def phases(records: Iterable[Record]) -> tuple[tuple[str, float], ...]:
+    """Seconds by phase, longest first: of an event, that which no event inside it accounts for."""
+    taken: dict[str, float] = defaultdict(float)
+    open_: dict[object, list[list[float | str]]] = defaultdict(list)
+    for record in records:
+        if record.name != EVENT or record.fields.get("ph") not in ("B", "E"):
+            continue
+        stack = open_[record.fields.get("tid")]
+        name, now = str(record.fields.get("name")), float(record.fields.get("ts") or 0)
+        if record.fields["ph"] == "B":
+            stack.append([name, now, 0.0])
+        elif stack and stack[-1][0] == name:
+            _, began, inside = stack.pop()
+            whole = now - float(began)
+            taken[_phase(name)] += max(0.0, whole - float(inside)) / 1e6
+            if stack:
+                stack[-1][2] = float(stack[-1][2]) + whole
+    return tuple(sorted(taken.items(), key=lambda row: -row[1]))
+
+
+def _phase(name: str) -> str:
+    return next((phase for phase, signs in _NAMES if name.startswith(signs)), REST)
