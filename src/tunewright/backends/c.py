@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tunewright.backends.csource import Argument, listed, local_includes, normalised, prototype
+from tunewright.backends.csource import Argument, as_options, listed, local_includes, normalised, prototype
 from tunewright.backends.host import cpu, digest
 from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
@@ -138,7 +138,7 @@ class C:
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
         """A shared library; one that was built before from the same content is not built again."""
-        options = [*self._flags, *_options(config)]
+        options = [*self._flags, *as_options(config)]
         if self._sizes == "macros":
             options += [f"-D{name}={size}" for name, size in signature.dims.items()]
         files = self._files()
@@ -260,17 +260,6 @@ def _dim_places(parameters: Sequence[Parameter]) -> list[tuple[int, int]]:
             if isinstance(dim, str):
                 found.setdefault(dim, (i, axis))
     return list(found.values())
-
-
-def _options(config: Config) -> list[str]:
-    """A config as compiler options."""
-    options: list[str] = []
-    for name, value in config.items():
-        if isinstance(value, str) and (value.startswith("-") or not value):
-            options += shlex.split(value)
-        else:
-            options.append(f"-D{name}={int(value) if isinstance(value, bool) else value}")
-    return options
 
 
 def _run(command: list[str]) -> tuple[str, str]:

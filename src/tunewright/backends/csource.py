@@ -5,10 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from tunewright.spaces.config import Config
 
 _QUOTED = r"""(?P<keep>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _COMMENTS = re.compile(_QUOTED + r"|/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -78,6 +81,17 @@ def prototype(text: str, function: str) -> list[Argument] | None:
     if len(found) != 1:
         return None
     return [_argument(part) for part in found[0].split(",") if part.strip() not in ("", "void")]
+
+
+def as_options(config: Config) -> list[str]:
+    """A config as compiler options."""
+    made: list[str] = []
+    for name, value in config.items():
+        if isinstance(value, str) and (value.startswith("-") or not value):
+            made += shlex.split(value)
+        else:
+            made.append(f"-D{name}={int(value) if isinstance(value, bool) else value}")
+    return made
 
 
 def _argument(text: str) -> Argument:

@@ -17,7 +17,9 @@ from tunewright.spaces.config import VARIANT, Config
 
 
 @dataclass(frozen=True)
-class _Artifact:
+class VariantArtifact:
+    """What the backend of a variant built."""
+
     variant: str
     inner: Any
 
@@ -66,13 +68,13 @@ class Variants:
         device = next(iter(keys.values())).device
         return Key(kernel.name, source, signature, device, toolchain, mode)
 
-    def build(self, kernel: Kernel, config: Config, signature: Signature) -> _Artifact:
+    def build(self, kernel: Kernel, config: Config, signature: Signature) -> VariantArtifact:
         """What the chosen backend builds."""
         variant = str(config[VARIANT])
         knobs = Config({name: value for name, value in config.items() if name != VARIANT})
-        return _Artifact(variant, self._of(variant).build(kernel, knobs, signature))
+        return VariantArtifact(variant, self._of(variant).build(kernel, knobs, signature))
 
-    def load(self, kernel: Kernel, artifact: _Artifact) -> Launch:
+    def load(self, kernel: Kernel, artifact: VariantArtifact) -> Launch:
         """What the chosen backend loads."""
         return _VariantLaunch(artifact.variant, self._of(artifact.variant).load(kernel, artifact.inner))
 

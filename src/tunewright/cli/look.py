@@ -10,11 +10,12 @@ import click
 
 from tunewright.backends.replay import Recording
 from tunewright.cli import knobs, output
-from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
+from tunewright.cli.targets import callable_at, json_option, session_for, shape_option, sizes_of, store_option
 from tunewright.errors import NoDecision
 from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.key import Key
 from tunewright.model.trial import Failure, Trial
+from tunewright.operators.dispatching import Dispatched
 from tunewright.report import figures, words
 from tunewright.report.importance import Importances
 from tunewright.report.progress import verdict
@@ -104,14 +105,15 @@ def _one_key(session: Session, kernel: str | None, prefix: str) -> Key:
 @json_option
 def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> None:
     """Say why the kernel TARGET (FILE.py:NAME) gets its config; if nothing is decided, which fields differ."""
-    kernel = kernel_at(target)
+    kernel = callable_at(target)
     session = session_for(kernel, {"store": store})
     answers: list[dict[str, Any]] = []
     wanted = list(sizes_of(kernel, shapes))
     if options["plot"]:
         knobs.for_one(len(wanted))
     for sizes in wanted:
-        problem = kernel.problem(kernel.example(sizes))
+        args = kernel.example(sizes)
+        problem = kernel.problem(args)
         decision = session.look_up(problem, like=True)
         near = [] if decision and decision.tier in SAME else nearest(session.store, problem.exact or problem.key)
         answers.append(
@@ -127,6 +129,8 @@ def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bo
             sizes_said = ",".join(f"{name}={size}" for name, size in sizes.items())
             remedy = f"tunewright tune {target}" + (f" --shape {sizes_said}" if sizes_said else "")
             _explained(problem, decision, near, remedy)
+        if isinstance(kernel, Dispatched):
+            answers[-1]["implementations"] = _entrants(kernel, args, aloud=not as_json)
         tried = list(session.store.trials(problem.key)) if options["by_knob"] or options["plot"] else []
         if options["by_knob"]:
             found = Importances.of(tried)
@@ -159,6 +163,14 @@ def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: 
     if not near:
         output.say("no other key of this kernel is stored")
     output.say(f"tune it with: {remedy}")
+
+
+def _entrants(kernel: Dispatched, args: list[Any], *, aloud: bool) -> dict[str, str]:
+    """An operator's implementations, and why some are not raced."""
+    found = kernel.considered(*args[:-1])
+    for name, why in found.items() if aloud else ():
+        output.say(f"  {name}: {why or 'takes part'}")
+    return found
 
 
 def _evidence(problem: Problem, decision: Decision) -> None:

@@ -9,9 +9,10 @@ import click
 
 from tunewright.cases.inputs import Inputs
 from tunewright.cli import output
-from tunewright.cli.targets import kernel_at, session_for
+from tunewright.cli.targets import callable_at, session_for
 from tunewright.errors import NoDecision, TunewrightError
 from tunewright.fronts.tuned import Tuned
+from tunewright.operators.dispatching import Dispatched
 from tunewright.report import words
 from tunewright.sharing import wire
 from tunewright.sharing.offers import Wants
@@ -19,9 +20,9 @@ from tunewright.sharing.records import Want
 from tunewright.stores import places
 
 
-def calls(target: str | None, store: str | None) -> Iterator[tuple[Tuned, list[Any]]]:
+def calls(target: str | None, store: str | None) -> Iterator[tuple[Tuned | Dispatched, list[Any]]]:
     """Each undecided kernel with arguments to tune it on, by time at stake; of one kernel, if a target says which."""
-    kernel = kernel_at(target) if target else None
+    kernel = callable_at(target) if target else None
     session = session_for(None, {"store": store})
     kept = places.truth(session.settings.store_location)
     wants = list(kept.wanted(kernel.name if kernel else None)) if isinstance(kept, Wants) else []
@@ -35,7 +36,7 @@ def calls(target: str | None, store: str | None) -> Iterator[tuple[Tuned, list[A
     for number, want in enumerate(wants, 1):
         click.echo(f"{number} of {len(wants)}: {said(want)}", err=True)
         try:
-            yield _call(want, kernel or kernel_at(want.target))
+            yield _call(want, kernel or callable_at(want.target))
         except (TunewrightError, click.ClickException) as error:
             click.echo(f"  passed over: {error}", err=True)
 
@@ -48,7 +49,7 @@ def said(want: Want) -> str:
     )
 
 
-def _call(want: Want, kernel: Tuned) -> tuple[Tuned, list[Any]]:
+def _call(want: Want, kernel: Tuned | Dispatched) -> tuple[Tuned | Dispatched, list[Any]]:
     if not want.recipe:
         raise NoDecision("its arguments cannot be made again; give the kernel an `inputs=` function")
     args = list(kernel.make(wire.decode(want.recipe, Inputs)))

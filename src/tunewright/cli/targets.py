@@ -13,6 +13,7 @@ import msgspec
 
 from tunewright.errors import SignatureError, TunewrightError
 from tunewright.fronts.tuned import Tuned
+from tunewright.operators.dispatching import Dispatched
 from tunewright.pools.loading import find
 from tunewright.session import Session
 
@@ -35,8 +36,8 @@ def shape_option(function: F) -> F:
     return click.option("--shape", "shapes", multiple=True, help=text)(function)
 
 
-def kernel_at(target: str) -> Tuned:
-    """The tuned kernel at FILE.py:NAME or module:NAME; NAME may be left out where the file has only one."""
+def _found(target: str) -> Any:
+    """What is at a target; a file that has only one kernel needs no name."""
     place, _, name = target.rpartition(":")
     if target.endswith(".py") or not place:
         place, name = target, ""
@@ -55,9 +56,21 @@ def kernel_at(target: str) -> Tuned:
         raise
     except Exception as error:
         raise click.UsageError(f"loading {place} raised {type(error).__name__}: {error}") from error
+    return found
+
+
+def kernel_at(target: str) -> Tuned:
+    """The tuned kernel at FILE.py:NAME or module:NAME; NAME may be left out where the file has only one."""
+    found = _found(target)
     if not isinstance(found, Tuned):
         raise click.UsageError(f"{target} is a {type(found).__name__}, not a kernel made with @tunewright.tune")
     return found
+
+
+def callable_at(target: str) -> Tuned | Dispatched:
+    """The tuned kernel at a target, or the operator: `tunewright.operators:gemm`."""
+    found = _found(target)
+    return found if isinstance(found, Dispatched) else kernel_at(target)
 
 
 def _only_kernel(place: str) -> Tuned:
@@ -70,7 +83,7 @@ def _only_kernel(place: str) -> Tuned:
     return next(iter(kernels.values()))
 
 
-def sizes_of(kernel: Tuned, shapes: tuple[str, ...]) -> list[dict[str, int]]:
+def sizes_of(kernel: Tuned | Dispatched, shapes: tuple[str, ...]) -> list[dict[str, int]]:
     """The sizes to work on: those typed, else those the kernel declares."""
     if shapes:
         return [_sizes(kernel, text) for text in shapes]
@@ -82,7 +95,7 @@ def sizes_of(kernel: Tuned, shapes: tuple[str, ...]) -> list[dict[str, int]]:
     raise SignatureError(f"say for which sizes: --shape {example}, or declare `shapes=[...]` in @tune")
 
 
-def _sizes(kernel: Tuned, text: str) -> dict[str, int]:
+def _sizes(kernel: Tuned | Dispatched, text: str) -> dict[str, int]:
     parts = text.replace("x", ",").split(",") if "=" not in text else text.split(",")
     try:
         if "=" in text:
@@ -98,7 +111,9 @@ def _sizes(kernel: Tuned, text: str) -> dict[str, int]:
     return dict(zip(kernel.dims, numbers, strict=True))
 
 
-def session_for(kernel: Tuned | None, given: Mapping[str, Any], listeners: tuple[Any, ...] = ()) -> Session:
+def session_for(
+    kernel: Tuned | Dispatched | None, given: Mapping[str, Any], listeners: tuple[Any, ...] = ()
+) -> Session:
     """A session with what was typed over what the kernel and the settings say; a command that tunes, tunes."""
     typed = {name: value for name, value in given.items() if value is not None}
     own = kernel.declared.session if kernel is not None else None

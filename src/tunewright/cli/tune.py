@@ -10,13 +10,14 @@ import click
 import msgspec
 
 from tunewright.cli import output, recorded
-from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
+from tunewright.cli.targets import callable_at, json_option, session_for, shape_option, sizes_of, store_option
 from tunewright.engine.budget import Budget
 from tunewright.errors import NoDecision, StoreError
 from tunewright.fronts.tuned import Tuned
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.event import Decided, Event
 from tunewright.model.key import Key
+from tunewright.operators.dispatching import Dispatched
 from tunewright.report.progress import Progress, verdict
 from tunewright.session import Session
 from tunewright.settings import Mode
@@ -53,13 +54,13 @@ def tune(target: str | None, shapes: tuple[str, ...], **options: Any) -> None:
     elif target is None:
         raise click.UsageError("say which kernel: tunewright tune FILE.py:NAME, or tunewright tune --recorded")
     else:
-        kernel = kernel_at(target)
+        kernel = callable_at(target)
         answers = _tune(kernel, (kernel.example(sizes) for sizes in sizes_of(kernel, shapes)), options)
     if options["as_json"]:
         output.as_json(answers[0] if len(answers) == 1 else answers)
 
 
-def _tune(kernel: Tuned, calls: Iterable[list[Any]], given: Mapping[str, Any]) -> list[Any]:
+def _tune(kernel: Tuned | Dispatched, calls: Iterable[list[Any]], given: Mapping[str, Any]) -> list[Any]:
     """Tune a kernel for some calls, each unless it is decided; what to say of each."""
     options = {**given, "mode": Mode.TUNE}
     fresh, more, as_json, budget = (options.pop(name) for name in ("fresh", "more", "as_json", "budget"))
@@ -109,7 +110,7 @@ def _require_kept(session: Session, problem: Problem, noisy: set[Key]) -> None:
     raise StoreError(f"the decision was not kept in {session.settings.store_name}; give another --store")
 
 
-def _searched(kernel: Tuned, args: list[Any], budget: Budget | None, fresh: bool) -> Decision:
+def _searched(kernel: Tuned | Dispatched, args: list[Any], budget: Budget | None, fresh: bool) -> Decision:
     try:
         return kernel.tune(*args, budget=budget, fresh=fresh)
     except KeyboardInterrupt:

@@ -65,7 +65,7 @@ class Tuned:
         reading = self.backend.signature(Kernel(self.name, function, self.parameters, Path()))
         call = cached_call(self.parameters, reading, self._ready, self._prepare)
         # Python looks for `__call__` in the class: each kernel has one of its own, with the call written out for it.
-        self.__class__ = type("Tuned", (Tuned,), {"__call__": call, "__doc__": function.__doc__ or Tuned.__doc__})
+        self.__class__ = type("Tuned", (type(self),), {"__call__": call, "__doc__": function.__doc__ or Tuned.__doc__})
         update_wrapper(self, function)
 
     def _required(self, config: Mapping[str, Any]) -> Config:

@@ -1,0 +1,68 @@
+"""By torch: every operator as eager torch has it, on memory shared with numpy; loaded when first called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from tunewright.operators import standard
+from tunewright.operators.operator import Implementation, Operator, Support
+from tunewright.ports.plugins import missing
+
+SUPPORT = Support(("float16", "float32", "float64"))
+
+
+def implementations() -> list[Implementation]:
+    """All of them, on the processor."""
+    try:
+        versions = {"torch": metadata.version("torch")}
+    except metadata.PackageNotFoundError as error:
+        raise missing("operators", "torch", ImportError(str(error), name="torch")) from error
+    return [
+        Implementation("torch", op, _late(op), support=SUPPORT, versions=versions) for op in standard.STANDARD.values()
+    ]
+
+
+def _late(operator: Operator) -> Callable[..., None]:
+    """The operator by torch, which takes seconds to load: only who is chosen or raced is called."""
+    name = operator.name
+
+    def run(*args: Any) -> None:
+        runs()[name](*args)
+
+    return run
+
+
+@cache
+def runs() -> dict[str, Callable[..., None]]:
+    """Functions over numpy arrays; where torch cannot write into an array, its result is copied."""
+    import torch  # noqa: PLC0415 - heavy, and only for who has it
+
+    see, functional = torch.from_numpy, torch.nn.functional
+
+    def product(a: Any, b: Any, out: Any) -> None:
+        torch.matmul(see(a), see(b), out=see(out))
+
+    def conv2d(x: Any, w: Any, out: Any) -> None:
+        see(out).copy_(functional.conv2d(see(x), see(w)))
+
+    def softmax(x: Any, out: Any) -> None:
+        torch.softmax(see(x), -1, out=see(out))
+
+    def layer_norm(x: Any, scale: Any, shift: Any, out: Any) -> None:
+        see(out).copy_(functional.layer_norm(see(x), x.shape[1:], see(scale), see(shift), standard.EPSILON))
+
+    def attention(q: Any, k: Any, v: Any, out: Any) -> None:
+        see(out).copy_(functional.scaled_dot_product_attention(see(q)[None], see(k)[None], see(v)[None])[0])
+
+    def transpose(x: Any, out: Any) -> None:
+        see(out).copy_(see(x).T)
+
+    def reduce(x: Any, out: Any) -> None:
+        torch.sum(see(x), -1, out=see(out))
+
+    every = (product, product, conv2d, softmax, layer_norm, attention, transpose, reduce)
+    # Numpy has no gradients, for which torch would take notes.
+    return {name: torch.inference_mode()(one) for name, one in zip(standard.STANDARD, every, strict=True)}
