@@ -214,7 +214,7 @@ class Session:
         settings, budget = self.settings, budget or self.budget()
         earlier = self.store.get(problem.key)
         incumbent = earlier.config if earlier is not None and earlier.config in problem.space else None
-        pool: Pool = plugins.load("pools", settings.pool_name)(settings.width)
+        pool: Pool = plugins.load("pools", settings.pool_name)(*settings.pool_terms)
         plan = self._plan(problem, budget, incumbent, fresh=fresh)
         problem, journal = plan.problem, plan.journal
         self.emit(Started(problem, settings.strategy, _at_most(problem, budget), budget.seconds, len(journal.known)))

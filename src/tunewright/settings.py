@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0  # 0: no limit but the trials
     worth: float = 0.01  # a search ends when as many trials again are expected to gain less; 0: only with its budget
     seed: int = 0
-    pool: str = "process"  # process:4, with so many workers; serial: in this process, without isolation
+    pool: str = "process"  # process:4, with so many workers; serial: in this process; ray:8@A100: on such devices
     wait: float = 3600.0  # how long to wait for another process that tunes the same key, before going on without
     build_seconds: float = 120.0
     run_seconds: float = 60.0
@@ -84,8 +84,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingsError(f"no mode {self.mode!r}; modes: {', '.join(Mode)}")
         if unknown := sorted(set(self.features) - {feature.name for feature in FEATURES}):
             raise SettingsError(f"no feature {unknown[0]!r}; features: {', '.join(f.name for f in FEATURES)}")
-        if self.pool.partition(":")[2] and not self.pool.partition(":")[2].isdecimal() and "://" not in self.pool:
-            raise SettingsError(f"pool is {self.pool!r}; say serial, process, or process:4 for four workers")
+        if "://" not in self.pool and not re.fullmatch(r"[^:@]+(:\d+)?(@.+)?", self.pool):
+            said = "say serial, process, process:4 for four workers, or ray:8@A100 for eight on such devices"
+            raise SettingsError(f"pool is {self.pool!r}; {said}")
         for name in ("trials", "wait", "seconds", "resolution", "worth"):
             if not getattr(self, name) >= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it cannot be negative")
@@ -148,12 +149,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pool_name(self) -> str:
         """The pool's plugin."""
-        return self.pool.partition(":")[0]
+        return re.split("[:@]", self.pool)[0]
+
+    @property
+    def pool_terms(self) -> tuple[int] | tuple[int, str]:
+        """What the pool is made with: its width, and the kind of devices if one is named."""
+        kind = self.pool.partition("@")[2]
+        return (self.width, kind) if kind else (self.width,)
 
     @property
     def width(self) -> int:
         """How many workers try configs at once: by default one builds while another times."""
-        width = self.pool.partition(":")[2]
+        width = self.pool.partition("@")[0].partition(":")[2]
         return int(width) if width.isdecimal() and int(width) else min(2, os.cpu_count() or 1)
 
 

@@ -11,6 +11,7 @@ from tunewright import __version__
 from tunewright.cli import output
 from tunewright.cli.audit import audit
 from tunewright.cli.bundle import bundle
+from tunewright.cli.campaign import campaign
 from tunewright.cli.importing import import_
 from tunewright.cli.look import explain, show, trials
 from tunewright.cli.mlir import mlir
@@ -44,6 +45,7 @@ def command(verbose: bool) -> None:
 
 for part in (
     tune,
+    campaign,
     show,
     explain,
     trials,

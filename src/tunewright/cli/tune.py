@@ -35,7 +35,7 @@ from tunewright.settings import Mode
     "--workers", type=click.IntRange(min=1), help="Processes that build and try configs; one at a time is timed."
 )
 @click.option("--program", help="The command the kernel is for: a winner that makes it slower is refused.")
-@click.option("--pool", help="Where attempts run: process (isolated) or serial (in this process).")
+@click.option("--pool", help="Where attempts run: process (isolated), serial (in this process), ray.")
 @click.option("--more", is_flag=True, help="Search on, although there is a decision.")
 @click.option("--fresh", is_flag=True, help="Start over: repeat what earlier runs tried.")
 @store_option
@@ -46,7 +46,8 @@ def tune(target: str | None, shapes: tuple[str, ...], **options: Any) -> None:
     Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what was found.
     """
     if (workers := options.pop("workers")) is not None:
-        options["pool"] = f"{options['pool'] or 'process'}:{workers}"
+        name, at, kind = (options["pool"] or "process").partition("@")
+        options["pool"] = f"{name}:{workers}{at}{kind}"
     if options.pop("recorded"):
         answers = [
             told for kernel, args in recorded.calls(target, options["store"]) for told in _tune(kernel, [args], options)

@@ -130,7 +130,7 @@ class Bench(msgspec.Struct, dict=True):
         outcome: Outcome
         try:
             watch(stage)
-            artifacts, pacer = self._built(entry.config), self._pacer(entry.rival)
+            artifacts, pacer = self.built(entry.config), self._pacer(entry.rival)
             built = time.perf_counter()
             watch(stage := Stage.WAIT)
             with lease(self.manner.device):
@@ -153,7 +153,7 @@ class Bench(msgspec.Struct, dict=True):
         ran = ended - (built or ended)
         return Trial(entry.config, outcome, (built or ended) - started, ran, at=time.time(), fingerprint=prints)
 
-    def _built(self, config: Config) -> list[Any]:
+    def built(self, config: Config) -> list[Any]:
         """The artefact for each case; cases of one signature share it."""
         known = {str(exam.signature): exam.signature for exam in self.exams}
         made = {text: self.backend.build(self.kernel, config, signature) for text, signature in known.items()}
@@ -207,7 +207,7 @@ class Bench(msgspec.Struct, dict=True):
             return None
         if rival.config not in self.pacers:
             self.pacers.clear()
-            self.pacers[rival.config] = Pacer(rival.config, self._built(rival.config))
+            self.pacers[rival.config] = Pacer(rival.config, self.built(rival.config))
         return self.pacers[rival.config]
 
     def _pace(self, pacer: Pacer) -> tuple[Visit, list[Timer]] | None:
@@ -221,7 +221,7 @@ class Bench(msgspec.Struct, dict=True):
 
     def race(self, configs: Sequence[Config], terms: race.Terms, kept: Sequence[int] = ()) -> race.Race | None:
         """Configs that work, raced here against each other on the same arguments; one that fails after all is out."""
-        artifacts = [self._built(config) for config in configs]
+        artifacts = [self.built(config) for config in configs]
         with lease(self.manner.device):
             loaded = [[self.backend.load(self.kernel, one) for one in each] for each in artifacts]
             ready = {i: visit for i, launches in enumerate(loaded) if (visit := self._readied(configs[i], launches))}

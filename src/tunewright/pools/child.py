@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,21 @@ from tunewright.cases.inputs import Inputs
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.measure.attempt import Bench, Limits
 from tunewright.measure.race import Race, Terms
-from tunewright.model.trial import Entry, Stage, Trial
+from tunewright.model.trial import Entry, Failure, Kind, Stage, Trial
 from tunewright.pools.loading import enter_worker, find
 from tunewright.sharing import wire
 from tunewright.spaces.config import Config
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a spawned worker is told first: where the kernel is, and on what to try it."""
+    """What a spawned worker is told first: where the kernel is, on what to try it, and whether to build and no more."""
 
     path: list[str]
     target: str
     cases: tuple[Inputs, ...]
     limits: Limits
     cache: str
+    builds: bool = False
 
 
 class Final(msgspec.Struct, frozen=True):
@@ -51,12 +53,16 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker says: it is ready, it reached a stage, it has a result, or the program itself is broken."""
+    """What a worker says: it is ready, it reached a stage, it has a result, or the program itself is broken.
+
+    One that only builds names the artefacts it `built`.
+    """
 
     ready: bool = False
     stage: Stage | None = None
     trial: Trial | None = None
     race: Race | None = None
+    built: tuple[str, ...] | None = None
     broken: str | None = None
 
 
@@ -99,11 +105,12 @@ class Channel:
         return body
 
 
-def serve(channel: Channel, make: Callable[[], Bench], limits: Limits) -> None:
-    """Answer configs with trials until the other side hangs up."""
+def serve(channel: Channel, make: Callable[[], Bench], limits: Limits, *, builds: bool = False) -> None:
+    """Answer configs with trials, or with what is built of them, until the other side hangs up."""
     try:
         bench = make()
-        bench.prepare()
+        if not builds:
+            bench.prepare()
     except TunewrightError as error:
         channel.send(Note(broken=str(error)))
         return
@@ -113,7 +120,9 @@ def serve(channel: Channel, make: Callable[[], Bench], limits: Limits) -> None:
         _limit_memory(limits.memory + 10 * bench.nbytes)
         task = wire.decode(body, Task)
         try:
-            if task.entry is not None:
+            if task.entry is not None and builds:
+                note = _built(bench, task.entry.config)
+            elif task.entry is not None:
                 note = Note(trial=bench(task.entry, lambda stage: channel.send(Note(stage=stage))))
             elif task.final is not None:
                 note = Note(race=bench.race(task.final.configs, task.final.terms, task.final.kept))
@@ -121,6 +130,17 @@ def serve(channel: Channel, make: Callable[[], Bench], limits: Limits) -> None:
             channel.send(Note(broken=str(error)))
             return
         channel.send(note)
+
+
+def _built(bench: Bench, config: Config) -> Note:
+    """The artefacts of a config that are files in the cache, by name; what the backend refuses is a trial."""
+    began = time.perf_counter()
+    try:
+        made = [getattr(artifact, "inner", artifact) for artifact in bench.built(config)]  # a variant's is wrapped
+    except TunewrightError as error:
+        failure = Failure(Stage.BUILD, Kind.REFUSED, str(error))
+        return Note(trial=Trial(config, failure, time.perf_counter() - began, at=time.time()))
+    return Note(built=tuple(dict.fromkeys(artifact.name for artifact in made if isinstance(artifact, Path))))
 
 
 def _limit_memory(more: int) -> None:
@@ -162,4 +182,4 @@ def main() -> None:
             raise BackendError(f"loading {order.target} raised {type(error).__name__}: {error}") from error
         return bench
 
-    serve(channel, make, order.limits)
+    serve(channel, make, order.limits, builds=order.builds)

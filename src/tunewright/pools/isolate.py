@@ -42,7 +42,7 @@ class Isolated:
     """An attempt that travels: where its kernel is, and on what to try it; no space, no lambda, no array.
 
     A kernel that cannot be found by name (made in a shell, or inside a function) has no `target`; its workers are
-    forked from this process, which has it in memory.
+    forked from this process, which has it in memory. One that `builds` does no more than that.
     """
 
     bench: Callable[[], Bench]
@@ -51,6 +51,7 @@ class Isolated:
     target: str | None = None
     threads: int = 1
     limits: Limits = field(default_factory=Limits)
+    builds: bool = False
 
     def __call__(self, entry: Entry) -> Trial:
         """Try one config in a worker of its own."""
@@ -79,6 +80,7 @@ class Worker:
         self.attempt = attempt
         self.entry: Entry | None = None
         self.spent = self.unborn = False
+        self.built: tuple[str, ...] | None = None
         self._stage: Stage | None = None
         self._since = time.monotonic()
         self._base = self._peak = 0
@@ -104,7 +106,7 @@ class Worker:
         channel, attempt = Channel(ours), self.attempt
         assert attempt.target is not None
         path = [entry or os.getcwd() for entry in sys.path]
-        channel.send(Order(path, attempt.target, attempt.cases, attempt.limits, str(attempt.cache)))
+        channel.send(Order(path, attempt.target, attempt.cases, attempt.limits, str(attempt.cache), attempt.builds))
         return channel, self._process.pid
 
     def _fork(self, ours: socket.socket, theirs: socket.socket) -> int:
@@ -130,7 +132,7 @@ class Worker:
 
     def give(self, entry: Entry) -> None:
         """Hand over the next config; a worker has one at a time."""
-        self.entry, self._since = entry, time.monotonic()
+        self.entry, self.built, self._since = entry, None, time.monotonic()
         self._base = self._peak = self._resident()
         self._send(Task(entry))
 
@@ -160,9 +162,16 @@ class Worker:
 
     def patience(self) -> float:
         """Seconds until the deadline of the present stage."""
+        return max(0.0, self._deadline() - time.monotonic())
+
+    def _deadline(self) -> float:
         limits = self.attempt.limits
         allowed = {None: SLOW_START, Stage.BUILD: limits.build, Stage.WAIT: LONG_WAIT}.get(self._stage, limits.run)
-        return max(0.0, self._since + allowed - time.monotonic())
+        return self._since + allowed
+
+    def overdue(self) -> float:
+        """Seconds by which the present stage is past its deadline, whoever waits for it."""
+        return time.monotonic() - self._deadline()
 
     def collect(self, timeout: float = 0.0) -> Trial | None:
         """The trial, if the config given is finished, failed, dead or overdue; None if it still runs."""
@@ -182,6 +191,9 @@ class Worker:
                 self.spent = isinstance(note.trial.outcome, Failure) and note.trial.outcome.stage is not Stage.BUILD
                 self._stage = Stage.BUILD
                 return note.trial
+            if note.built is not None:
+                self.built = note.built
+                continue
             if self._stage is Stage.BUILD and note.stage is not Stage.BUILD:
                 self._built = time.monotonic() - self._since
             if note.ready:

@@ -1,0 +1,1 @@
+"""A campaign: many kernels, shapes and devices tuned within one budget."""
