@@ -48,6 +48,7 @@ KINDS = ("A100", "A4000", "A6000", "MI250X", "W6600", "W7800")
 KERNELS = ("convolution", "dedispersion")
 Times = tuple[NDArray[np.float64], NDArray[np.float64]]
 PORTION, DEPTH, BUILDERS = 40, 2, 8
+ITEMS = 5000
 SEEDS = {True: 2, False: 5}
 GOALS = [Goal("speedup_8", ">=", 6.0), Goal("quality_8", "<=", 1.01), Goal("check_error", "<=", 0.1)]
 
@@ -57,8 +58,7 @@ class Units:
     """Seconds that the one driver and the one store need: measured."""
 
     trial: float  # the driver, for a trial of a pool that it holds
-    portion: float  # the driver, for a portion of a campaign
-    item: float  # the same, for each item it chooses among
+    portion: float  # the driver, for a portion of a campaign of `ITEMS` items
     record: float  # the store, for a trial
     station: float = 0.0  # a device's own machine, for a trial, beyond what was recorded
 
@@ -85,28 +85,35 @@ class NoSeats:
     def close(self) -> None: ...
 
 
+class Unwatched:
+    """Nobody looks on."""
+
+    def gave(self, seat: Seat, order: Order) -> None: ...
+
+    def took(self, standing: Any, outcome: Any) -> None: ...
+
+
 def portion_cost(folder: Path, items: int, portions: int) -> float:
     """Seconds of the driver for a portion, with so many items to choose from."""
     made = tuple(Item("t", "k", {"N": i}, "here") for i in range(items))
     plan = Plan("units", made, str(portions), 1, 0.0, {})
     ledger = Ledger(places.truth(str(folder / f"{items}.sqlite")), plan)
     began = time.process_time()
-    Driver(plan, ledger, NoSeats(), lambda *told: None).run()
+    Driver(plan, ledger, NoSeats(), Unwatched()).run()
     return (time.process_time() - began) / portions
 
 
 def measured(trial: float) -> Units:
     """What driver and store need, in CPU time of this machine: others on it do not count."""
     with tempfile.TemporaryDirectory() as folder:
-        few, many = (portion_cost(Path(folder), items, 40) for items in (20, 1000))
+        portion = portion_cost(Path(folder), ITEMS, 1000)
         store, key = places.truth(str(Path(folder) / "s.sqlite")), other_key()
         made = [Trial(Config(step=i), Timing((1e-3,) * 12, "wall"), 0.1, 0.1, at=time.time()) for i in range(500)]
         began = time.process_time()
         for trial_ in made:
             store.record(key, [trial_])
         record = (time.process_time() - began) / len(made)
-    slope = max(0.0, (many - few) / 980)
-    return Units(trial, max(1e-4, few - 20 * slope), slope, record)
+    return Units(trial, portion, record)
 
 
 @dataclass
@@ -129,7 +136,7 @@ class Simulation:
         self.times, self.trials, self.units, self.captains, self.builders = times, trials, units, captains, builders
         self.driver, self.store, self.idle = Server(), Server(), builders
         self.heap: list[tuple[float, int, str, int, float, float]] = []
-        self.order, self.items = count(), max(1, trials // (5 * PORTION))
+        self.order = count()
         self.waiting: list[deque[float]] = [deque() for _ in times]
         self.unbuilt: deque[tuple[int, float, float]] = deque()
         self.is_busy, self.begun = [False] * len(times), [0] * len(times)
@@ -151,7 +158,7 @@ class Simulation:
         if not self.captains:
             now = self.driver.serve(now, self.units.trial)
         elif self.begun[device] % PORTION == 1:
-            now = self.driver.serve(now, self.units.portion + self.units.item * self.items)
+            now = self.driver.serve(now, self.units.portion)
         self._push(now, "asked", device, float(build[row]), took + self.units.station)
 
     def _push(self, at: float, what: str, device: int, build: float, run: float) -> None:
@@ -273,8 +280,8 @@ def check(report: Report, quick: bool, spaces: Path) -> float:
             sleeps = rng.choice(pooled, size=(60 if quick else 150) * nodes).tolist()
             rows.append((nodes, sleeps, *real(nodes, sleeps)))
     unit, (_, alone, rate, _) = median(row[3] for row in rows), rows[0]
-    station = max(0.0, 1 / rate - 1 / told(1, alone, Units(unit, 0.0, 0.0, 0.0)))
-    units, errors = Units(unit, 0.0, 0.0, 0.0, station), {}
+    station = max(0.0, 1 / rate - 1 / told(1, alone, Units(unit, 0.0, 0.0)))
+    units, errors = Units(unit, 0.0, 0.0, station), {}
     for nodes, sleeps, rate, _ in rows:
         found = told(nodes, sleeps, units)
         errors[str(nodes)] = {"real": round(rate, 2), "simulated": round(found, 2), "error": round(found / rate - 1, 3)}

@@ -51,6 +51,13 @@ def test_run_status_and_report_tell_the_same(file) -> None:
     assert "saves" in said
 
 
+def test_metrics_are_kept_in_a_file_as_it_runs(file, tmp_path) -> None:
+    ran = json.loads(run("run", file, "--json", "--metrics", tmp_path / "campaign.prom"))
+    kept = (tmp_path / "campaign.prom").read_text()
+    assert f'trials_total{{campaign="test",kernel="sleepy",device="here"}} {ran["trials"]}\n' in kept
+    assert kept == run("status", file, "--prometheus")
+
+
 def test_what_was_never_begun_is_not_resumed(file) -> None:
     with pytest.raises(NoDecision, match="campaign run"):
         run("resume", file)

@@ -13,8 +13,10 @@ from tunewright.cli.targets import kernel_at, sizes_of
 from tunewright.errors import SettingsError, StoreError
 from tunewright.fronts.campaign import plan as plans
 from tunewright.fronts.campaign.driver import Driver, Here, Lost, Seat, slow_ones
-from tunewright.fronts.campaign.ledger import Ledger, Standing
+from tunewright.fronts.campaign.ledger import Ledger, Quarantined, Standing
+from tunewright.fronts.campaign.metrics import exposition
 from tunewright.fronts.campaign.plan import Item
+from tunewright.fronts.campaign.ranking import Ranking
 from tunewright.fronts.campaign.work import Order, Outcome
 from tunewright.fronts.campaign.worth import GUESS, Worth
 from tunewright.model.device import Device
@@ -45,10 +47,20 @@ def ledger_of(plan) -> Ledger:
     return Ledger(places.truth(plan.settings["store"]), plan)
 
 
+class Notes:
+    """Whoever looks on, and only writes down how portions ended."""
+
+    def __init__(self, told) -> None:
+        self.told, self.gave = told, lambda seat, order: None
+
+    def took(self, standing, outcome) -> None:
+        self.told.append((standing, outcome))
+
+
 def drive(plan, seats=None) -> tuple[Ledger, list]:
     ledger, told = ledger_of(plan), []
     ledger.recover()
-    Driver(plan, ledger, seats or Here(), lambda *args: told.append(args)).run()
+    Driver(plan, ledger, seats or Here(), Notes(told)).run()
     return ledger, told
 
 
@@ -267,3 +279,54 @@ def test_a_killed_campaign_goes_on_and_repeats_nothing(tmp_path) -> None:
 
 def trials_in(store) -> list:
     return [(key.digest, trial.config) for key in list(store.keys()) for trial in store.trials(key)]
+
+
+def many(count) -> dict[str, Standing]:
+    items = [Item("t", "k", {"N": n}, "A" if n % 2 else "B", calls=1 + n) for n in range(count)]
+    return {item.name: Standing(item) for item in items}
+
+
+def test_the_most_worthy_item_of_the_devices_kind_comes_first_and_only_once() -> None:
+    standings = many(6)
+    ranking = Ranking(standings, {})
+    chosen = [ranking.next("A", lambda standing: True) for _ in range(4)]
+    assert [item and item.sizes["N"] for item in chosen] == [5, 3, 1, None]
+    ranking.put_back(standings[chosen[1].name])
+    assert ranking.next("A", lambda standing: True) == chosen[1]
+    assert ranking.next("B", lambda standing: standing.item.sizes["N"] < 4).sizes["N"] == 2
+
+
+def test_what_items_teach_about_others_changes_the_ranking(monkeypatch) -> None:
+    monkeypatch.setattr("tunewright.fronts.campaign.ranking.SHARE", 1e9)  # always anew
+    idle, fast = (Item("t", kernel, {"N": 1}, "A", calls=1000) for kernel in ("idle", "fast"))
+    more = [Item("t", kernel, {"N": n}, "A") for kernel in ("idle", "fast") for n in (2, 3)]
+    standings = {item.name: Standing(item) for item in (idle, fast, *more)}
+    ranking = Ranking(standings, {})
+    assert ranking.next("A", lambda standing: standing.item.calls == 1).kernel == "fast"  # by name, since all are level
+    known = {"portions": 1, "default_seconds": 1e-3, "ended": True}
+    standings[fast.name] = Standing(fast, gain=1.0, **known)
+    standings[idle.name] = Standing(idle, gain=4.0, **known)
+    assert ranking.next("A", lambda standing: standing.item.calls == 1).kernel == "idle"
+
+
+def test_choosing_among_ten_thousand_items_does_not_look_at_all_of_them(tmp_path) -> None:
+    def per_choice(count: int) -> float:
+        ranking = Ranking(many(count), {})
+        ranking.next("A", lambda standing: True)
+        began = time.process_time()
+        for _ in range(40):
+            ranking.next("A", lambda standing: True)
+        return (time.process_time() - began) / 40
+
+    assert min(per_choice(10_000) for _ in range(3)) < 20 * min(per_choice(100) for _ in range(3))
+
+
+def test_metrics_are_what_prometheus_reads(tmp_path) -> None:
+    ledger, _ = drive(read(campaign(tmp_path, budget="16")))
+    ledger.quarantine([Quarantined('a "machine"\n', "A100", 3.0, 1.5, 0.0)])
+    text = exposition(ledger)
+    assert f'tunewright_campaign_trials_total{{campaign="test",kernel="sleepy",device="here"}} {ledger.tried}\n' in text
+    assert 'tunewright_campaign_slow_device_ratio{campaign="test",where="a \\"machine\\"\\n",device="A100"} 2\n' in text
+    names = [line.split("{")[0] for line in text.splitlines() if not line.startswith("#")]
+    typed = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert list(dict.fromkeys(names)) == typed

@@ -11,17 +11,19 @@ from typing import Any
 import click
 
 from tunewright.cli import output
+from tunewright.cli.board import Board
 from tunewright.cli.targets import json_option, kernel_at, sizes_of
 from tunewright.errors import NoDecision, StoreError
 from tunewright.fronts.campaign import plan as plans
-from tunewright.fronts.campaign.driver import Driver, Here, Lost, Seats
+from tunewright.fronts.campaign.driver import Driver, Here, Seats
 from tunewright.fronts.campaign.ledger import Ledger, Standing
+from tunewright.fronts.campaign.metrics import exposition
 from tunewright.fronts.campaign.plan import HERE, Plan
-from tunewright.fronts.campaign.work import Outcome
 from tunewright.fronts.campaign.worth import Worth
 from tunewright.ports import plugins
 from tunewright.report import words
 from tunewright.settings import Settings
+from tunewright.sharing import files
 from tunewright.sharing.leases import Lease
 from tunewright.sharing.offers import Leases
 from tunewright.stores import places
@@ -68,39 +70,57 @@ def plan(file: Path, as_json: bool) -> None:
     output.table(("item", "state", "calls", "at stake", "expected to save"), rows)
 
 
+metrics_option = click.option(
+    "--metrics",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep where the campaign stands in this file, in Prometheus' text format, as its node exporter collects it.",
+)
+
+
 @campaign.command()
 @file_argument
+@metrics_option
 @json_option
-def run(file: Path, as_json: bool) -> None:
+def run(file: Path, metrics: Path | None, as_json: bool) -> None:
     """Tune, until the budget is spent or nothing is worth more; what is finished is passed over."""
-    _run(file, as_json)
+    _run(file, metrics, as_json)
 
 
 @campaign.command()
 @file_argument
+@metrics_option
 @json_option
-def resume(file: Path, as_json: bool) -> None:
+def resume(file: Path, metrics: Path | None, as_json: bool) -> None:
     """Go on with a campaign that was interrupted or killed, here or elsewhere."""
     _, ledger = _opened(file)
     if not any(standing.portions or standing.begun for standing in ledger.standings.values()):
         raise NoDecision(f"{file.name} was never begun in this store; say: tunewright campaign run {file.name}")
-    _run(file, as_json)
+    _run(file, metrics, as_json)
 
 
-def _run(file: Path, as_json: bool) -> None:
+def _run(file: Path, metrics: Path | None, as_json: bool) -> None:
     made, ledger = _opened(file)
     with _alone(made, ledger):
         made, ledger = _opened(file)  # what stood while another was still at it has changed
         if found := ledger.recover():
             click.echo(f"{words.counted(found, 'trial')} of an earlier run counted in", err=True)
         began = time.monotonic()
-        driver = Driver(made, ledger, _seats(made), _said)
+        seats = _seats(made)
+        board = Board(ledger, lambda: _expose(ledger, metrics))
         try:
-            driver.run()
+            Driver(made, ledger, seats, board).run()
         except KeyboardInterrupt:
             click.echo(f"interrupted; to go on: tunewright campaign resume {file}", err=True)
             raise
+        finally:
+            board.close()
+            _expose(ledger, metrics)
     _report(made, ledger, as_json, wall=time.monotonic() - began)
+
+
+def _expose(ledger: Ledger, metrics: Path | None) -> None:
+    if metrics is not None:
+        files.put(metrics, exposition(ledger).encode())
 
 
 @contextmanager
@@ -132,25 +152,16 @@ def _seats(made: Plan) -> Seats:
     return Fleet(made)
 
 
-def _said(standing: Standing, outcome: Outcome | Lost) -> None:
-    """A line for each portion."""
-    if isinstance(outcome, Lost):
-        click.echo(f"{standing.item.name}: its machine was lost, another goes on ({outcome.reason})", err=True)
-        return
-    if outcome.failed:
-        click.echo(f"{standing.item.name}: failed at {outcome.where}: {outcome.failed}", err=True)
-        return
-    gain = f"{words.ratio(standing.gain)} as fast as the default" if standing.gain else "no gain known"
-    told = words.counted(outcome.tried, "trial")
-    click.echo(f"{standing.item.name}: {told} in {words.clock(outcome.seconds)} at {outcome.where}, {gain}", err=True)
-
-
 @campaign.command()
 @file_argument
+@click.option("--prometheus", is_flag=True, help="Say it in Prometheus' text format.")
 @json_option
-def status(file: Path, as_json: bool) -> None:
+def status(file: Path, prometheus: bool, as_json: bool) -> None:
     """Where a campaign stands; it may be running elsewhere."""
     made, ledger = _opened(file)
+    if prometheus:
+        click.echo(exposition(ledger), nl=False)
+        return
     _report(made, ledger, as_json)
 
 
@@ -168,7 +179,7 @@ def _report(made: Plan, ledger: Ledger, as_json: bool, *, wall: float | None = N
     states = [standing.state for standing in standings]
     totals: dict[str, Any] = {
         "items": len(standings),
-        **{state: states.count(state) for state in ("done", "begun", "waiting", "failed")},
+        **{state: states.count(state) for state in Standing.STATES},
         "trials": ledger.tried,
         "device_seconds": ledger.seconds,
         "saved_seconds": sum(standing.saved for standing in standings),
@@ -196,7 +207,7 @@ def _report(made: Plan, ledger: Ledger, as_json: bool, *, wall: float | None = N
         for standing in standings
     ]
     output.table(("item", "state", "trials", "time", "gain", "saved", *(["where"] if gains else [])), rows)
-    done = ", ".join(f"{totals[state]} {state}" for state in ("done", "begun", "waiting", "failed") if totals[state])
+    done = ", ".join(f"{totals[state]} {state}" for state in Standing.STATES if totals[state])
     spent = f"{words.counted(ledger.tried, 'trial')}, {words.clock(ledger.seconds)} on devices"
     output.say(f"{made.name}: {done}; {spent}, of {made.budget}; saves {words.seconds(totals['saved_seconds'])}")
     for one in ledger.quarantined:

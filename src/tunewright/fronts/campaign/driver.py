@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from statistics import median
 from typing import Any, Protocol
 
@@ -12,8 +12,8 @@ import msgspec
 
 from tunewright.fronts.campaign.ledger import Ledger, Quarantined, Standing
 from tunewright.fronts.campaign.plan import HERE, Item, Plan
+from tunewright.fronts.campaign.ranking import Ranking
 from tunewright.fronts.campaign.work import Order, Outcome, here, pace, worked
-from tunewright.fronts.campaign.worth import Worth
 from tunewright.remarks import Remarks
 
 log = Remarks(__name__)
@@ -93,16 +93,26 @@ class Here:
         """Nothing to let go."""
 
 
-Told = Callable[[Standing, "Outcome | Lost"], None]
+class Watch(Protocol):
+    """Whoever looks on while a campaign runs."""
+
+    def gave(self, seat: Seat, order: Order) -> None:
+        """A device was given a portion."""
+        ...
+
+    def took(self, standing: Standing, outcome: Outcome | Lost) -> None:
+        """A portion came to its end."""
+        ...
 
 
 class Driver:
     """One run of a campaign, which may be its first or may go on where another was killed."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, seats: Seats, told: Told) -> None:
-        self.plan, self.ledger, self.seats, self._told = plan, ledger, seats, told
-        self._stakes = ledger.stakes()
+    def __init__(self, plan: Plan, ledger: Ledger, seats: Seats, watch: Watch) -> None:
+        self.plan, self.ledger, self.seats, self._watch = plan, ledger, seats, watch
+        self._ranking = Ranking(ledger.standings, ledger.stakes())
         self._out: dict[str, int] = {}
+        self._granted_out = 0
 
     def order(self, item: Item, trials: int) -> Order:
         """A portion for an item."""
@@ -142,13 +152,7 @@ class Driver:
         """The item that the device should work on now; None if nothing is left for it, or all is spent."""
         if not self._granted():
             return None
-        worth = Worth(self.ledger.standings.values(), self._stakes)
-        open_ = [
-            standing
-            for standing in self.ledger.standings.values()
-            if standing.item.device == seat.device and self._is_open(standing)
-        ]
-        return max(open_, key=worth.of).item if open_ else None
+        return self._ranking.next(seat.device, self._is_open)
 
     def _is_open(self, standing: Standing) -> bool:
         return not (standing.ended or standing.failed or standing.item.name in self._out)
@@ -160,16 +164,19 @@ class Driver:
             return 0
         if most.trials is None:
             return self.plan.portion
-        return max(0, min(self.plan.portion, most.trials - self.ledger.tried - sum(self._out.values())))
+        return max(0, min(self.plan.portion, most.trials - self.ledger.tried - self._granted_out))
 
     def _give(self, seat: Seat, item: Item) -> None:
         trials = self._granted()
         self._out[item.name] = trials
+        self._granted_out += trials
         self.ledger.begin(item)
-        self.seats.give(seat, self.order(item, trials))
+        order = self.order(item, trials)
+        self._watch.gave(seat, order)
+        self.seats.give(seat, order)
 
     def _take(self, item: Item, outcome: Outcome | Lost) -> None:
-        del self._out[item.name]
+        self._granted_out -= self._out.pop(item.name)
         standing = self.ledger.standings[item.name]
         if isinstance(outcome, Lost):
             lost, luckless = standing.lost + 1, standing.luckless + 1
@@ -180,10 +187,12 @@ class Driver:
                 self.ledger.note(msgspec.structs.replace(standing, failed=said))
         else:
             standing = standing.after(outcome)
-            expected = Worth([*self.ledger.standings.values(), standing], self._stakes).expected(standing)
-            ended = standing.ended or expected < self.plan.worth
+            ended = standing.ended or self._ranking.worth.expected(standing) < self.plan.worth
             self.ledger.note(msgspec.structs.replace(standing, ended=ended))
-        self._told(self.ledger.standings[item.name], outcome)
+        standing = self.ledger.standings[item.name]
+        if self._is_open(standing):
+            self._ranking.put_back(standing)
+        self._watch.took(standing, outcome)
 
 
 def slow_ones(paces: dict[Seat, float]) -> list[Quarantined]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import ClassVar
 
 import msgspec
 
@@ -26,6 +27,8 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     `lost` counts machines that were lost while they worked on it, `luckless` those since it last made progress. An item
     that was `begun` and never noted was under way when the campaign was killed.
     """
+
+    STATES: ClassVar[tuple[str, ...]] = ("done", "begun", "waiting", "failed")
 
     item: Item
     key: Key | None = None
@@ -91,7 +94,7 @@ class Quarantined(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """The standings of a plan's items, on a shelf of a store."""
+    """The standings of a plan's items, on a shelf of a store; `tried` and `seconds` are sums over all."""
 
     def __init__(self, store: Store, plan: Plan) -> None:
         if not isinstance(store, Shelves):
@@ -101,10 +104,15 @@ class Ledger:
         self._shelf, self._ward = f"campaign {plan.name}", f"quarantine {plan.name}"
         kept = self._shelves.fetch(self._shelf, [item.name for item in plan.items])
         self.standings = {item.name: _read(item, kept.get(item.name)) for item in plan.items}
+        self.tried = sum(standing.tried for standing in self.standings.values())
+        self.seconds = sum(standing.seconds for standing in self.standings.values())
 
     def note(self, standing: Standing) -> Standing:
         """Keep a standing; what returns is kept."""
         self._shelves.keep(self._shelf, standing.item.name, wire.encode(standing))
+        before = self.standings[standing.item.name]
+        self.tried += standing.tried - before.tried
+        self.seconds += standing.seconds - before.seconds
         self.standings[standing.item.name] = standing
         return standing
 
@@ -121,16 +129,6 @@ class Ledger:
     def quarantined(self) -> list[Quarantined]:
         """Slow devices that were found so far."""
         return [wire.decode(body, Quarantined) for _, body in self._shelves.entries(self._ward)]
-
-    @property
-    def tried(self) -> int:
-        """Trials made so far, over all items."""
-        return sum(standing.tried for standing in self.standings.values())
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent on devices so far, over all items."""
-        return sum(standing.seconds for standing in self.standings.values())
 
     def recover(self) -> int:
         """Count in what a run that was killed recorded and never noted; how many trials that were.
@@ -163,11 +161,13 @@ class Ledger:
         """Seconds that programs spent in calls of an item, where a store noted that (mode=record)."""
         if not isinstance(self.store, Wants):
             return {}
+        items: dict[tuple[str, frozenset[tuple[str, int]]], list[Item]] = {}
+        for item in self.plan.items:
+            items.setdefault((item.kernel, frozenset(item.sizes.items())), []).append(item)
         found: dict[str, float] = {}
         for want in self.store.wanted():
-            for item in self.plan.items:
-                if want.key.kernel == item.kernel and want.key.signature.dims == item.sizes:
-                    found[item.name] = found.get(item.name, 0.0) + want.seconds
+            for item in items.get((want.key.kernel, frozenset(want.key.signature.dims.items())), ()):
+                found[item.name] = found.get(item.name, 0.0) + want.seconds
         return found
 
 
