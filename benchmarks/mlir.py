@@ -1,6 +1,6 @@
 """Schedules searched on real MLIR against OpenBLAS: products with relu, structure and sizes found from scratch.
 
-    python benchmarks/mlir.py [--quick] [--json] [--trials 150]
+    python benchmarks/mlir.py [--quick] [--json] [--trials 150] [--peers DIR]
 
 fp32 matmul + relu, one thread, at 512^3 and 1024^3: the search starts from nothing (a fresh store, no seeds) and may
 try 150 schedules. The winner is then timed beside numpy (matmul, then relu in place, OpenBLAS on as many threads) and
@@ -10,6 +10,10 @@ All are visited in turn, by the CPU time of the thread; ratios are those of neig
 `worst_other_shape` is the least ratio to numpy over three shapes that are no squares. `threads_speedup` is wall time
 on one thread over that on two, which needs an idle machine to mean anything: `load` says how busy it was, and
 `threads.possible` what two threads gain at that moment where they share nothing.
+
+`shipped` is the winner at 1024^3 in a process that has its machine code from a bundle and no MLIR, beside the same in
+this one. `--peers DIR` also tunes with TVM (MetaSchedule, 64 trials) and compiles with IREE, in environments that are
+made under DIR; that takes some ten minutes more.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from figures import Goal, Report, Series, parser
+from mlir_peers import Peer, interpreter
 
 import tunewright as tw
 from tunewright.backends.mlir import Mlir, payloads
@@ -49,7 +54,10 @@ GOALS = (
     Goal("of_peak_1024", ">=", 0.88),
     Goal("threads_speedup", ">=", 1.8),
     Goal("worst_other_shape", ">=", 0.8),
+    Goal("shipped", "<=", 1.05),
 )
+PEER_GOALS = (Goal("vs_tvm", ">=", 1.0), Goal("tuning_time_vs_tvm", ">=", 10.0))
+TVM_TRIALS = 64
 PEAK = r"""
 typedef float v __attribute__((vector_size(64)));
 void peak(float *out, long n) {
@@ -206,10 +214,57 @@ def threaded(folder: Path, trials: int, rounds: int) -> dict[str, Any]:
     }
 
 
+def beside(call: Callable[[], Any], peers: dict[str, Peer], rounds: int) -> dict[str, Any]:
+    """A call here and those of other processes, in turn; how many times as long as ours each of these takes."""
+    seconds: dict[str, list[float]] = {name: [] for name in ("ours", *peers)}
+    for _ in range(rounds):
+        call()
+        start = time.thread_time()
+        call()
+        seconds["ours"].append(time.thread_time() - start)
+        for name, peer in peers.items():
+            seconds[name].append(peer.seconds())
+    found: dict[str, Any] = {}
+    for name, peer in peers.items():
+        peer.close()
+        ratios = np.array(seconds[name]) / np.array(seconds["ours"])
+        found[name] = peer.said | {
+            "ms": round(1e3 * float(np.median(seconds[name])), 3),
+            "ratio": round(float(np.median(ratios)), 3),
+            "spread": [round(float(one), 3) for one in np.percentile(ratios, (10, 90))],
+        }
+    return found
+
+
+def arrived(name: str, folder: Path, rounds: int) -> dict[str, Any]:
+    """The winner from a bundle, in a process without MLIR, beside the same in this one."""
+    kernel, args = globals()[f"product_{name}"], arrays(SQUARES[name])
+    kernel(*args)
+    command = [sys.executable, "-m", "tunewright", "bundle", "build", str(folder / "products.bundle"), "--json"]
+    environ = {**os.environ, "TUNEWRIGHT_CACHE": str(folder)}
+    made = subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout
+    place = f"bundle:{folder}/products.bundle?pin={msgspec.json.decode(made)['digest']}"
+    other = Peer(Path(sys.executable), "mlir_shipped.py", name, place, folder / "elsewhere")
+    found: dict[str, Any] = beside(lambda: kernel(*args), {"shipped": other}, rounds)["shipped"]
+    return found
+
+
+def against(folder: Path, shapes: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """Ours beside TVM and IREE at 512^3, each in its own process, called in turn."""
+    shape = SQUARES["512"]
+    args = arrays(shape)
+    product_512(*args)
+    peers = {name: Peer(interpreter(name, folder), f"mlir_{name}.py", *shape, TVM_TRIALS) for name in ("tvm", "iree")}
+    found: dict[str, Any] = beside(lambda: product_512(*args), peers, rounds)
+    found["tuning_time_vs_tvm"] = round(found["tvm"]["tuning_s"] / shapes["512"]["search_s"], 1)
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search, compare, report."""
     takes = parser(__doc__)
     takes.add_argument("--trials", type=int, help="of each search for a square product: 150, or 4 if quick")
+    takes.add_argument("--peers", type=Path, metavar="DIR", help="where environments of TVM and IREE are, or are made")
     given = takes.parse_args(arguments)
     trials, rounds = given.trials or (4 if given.quick else 150), 8 if given.quick else 60
     squares = {"512": SQUARES["512"]} if given.quick else SQUARES
@@ -221,12 +276,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fewer = max(2, trials * 2 // 5)
         shapes |= {name: one(name, shape, folder, (fewer, rounds)) for name, shape in others.items()}
         threads = None if given.quick else threaded(folder, max(2, trials // 5), rounds)
+        peers = against(given.peers, shapes, rounds) if given.peers else None
+        largest = "512" if given.quick else "1024"
+        shipped = arrived(largest, folder, rounds)
     report.figures = {f"vs_openblas_{name}": shapes[name]["ratio"] for name in squares}
     if "1024" in squares:
         report.figures["of_peak_1024"] = shapes["1024"]["of_peak"]
     report.figures["worst_other_shape"] = min(shapes[name]["ratio"] for name in others)
     if threads:
         report.figures["threads_speedup"] = threads["speedup"]
+    report.figures["shipped"] = shipped["ratio"]
+    if peers:
+        report.figures |= {"vs_tvm": peers["tvm"]["ratio"], "tuning_time_vs_tvm": peers["tuning_time_vs_tvm"]}
+        report.figures["peers"] = peers
+        for name in ("tvm", "iree"):
+            peer = peers[name]
+            report.lines.append(f"{name:>13}  {peer['ms']:8.3f} ms at 512^3, ours {peer['ratio']:.2f}x as fast; {peer}")
+    report.lines.append(f"      shipped  {shipped['ratio']:.3f} of the time here ({shipped['spread']})")
     report.figures |= {"shapes": shapes, "threads": threads, "load": round(load, 2), "quick": given.quick}
     report.lines.append(f"load {load:.1f} on {os.cpu_count()} processors before it began")
     for name, said in shapes.items():
@@ -240,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"  two threads  {threads['speedup']:.2f}x one, by the wall clock, of {threads['possible']} "
             f"possible now  {threads['config']}"
         )
-    return report.finish(GOALS, as_json=given.json)
+    return report.finish((*GOALS, *(PEER_GOALS if peers else ())), as_json=given.json)
 
 
 if __name__ == "__main__":

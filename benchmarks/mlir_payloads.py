@@ -1,0 +1,211 @@
+"""Schedules searched on real MLIR for more than products, against numpy and torch, whichever is faster.
+
+    python benchmarks/mlir_payloads.py [--quick] [--json] [--trials 60]
+
+Each payload is searched from scratch on one thread, with sums in any order allowed, as both peers add up in any order.
+Then ours, numpy's and torch's (eager, and the library call where there is one) are called in turn, by the CPU time of
+the thread; ratios are those of neighbours. `geomean_fused` is over the payloads where fusing saves memory traffic:
+what comes after a product, softmax, layer norm and attention.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from figures import Goal, Report, parser
+from mlir import in_turn
+
+import tunewright as tw
+from tunewright.backends.mlir import Mlir, payloads
+from tunewright.backends.mlir.plan import Plan
+from tunewright.backends.mlir.products import product_plan
+from tunewright.backends.mlir.rows import is_row_sum, row_plan
+from tunewright.backends.mlir.writing import Payload
+from tunewright.engine.budget import Budget
+
+GOALS = (Goal("geomean_fused", ">=", 1.1),)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A payload with its kernel, its peers, and whether fusing saves traffic there."""
+
+    kernel: tw.Tuned
+    shapes: tuple[tuple[int, ...], ...]
+    by_numpy: Callable[..., Any]
+    by_torch: Callable[..., Any]
+    fused: bool
+
+
+def tuned(name: str, payload: Payload, plan: Plan, function: Callable[..., Any]) -> tw.Tuned:
+    """A kernel that workers find by its name in this file."""
+    function.__name__ = function.__qualname__ = name
+    numerics = ["side by side"] if any(map(is_row_sum, payload.operations)) else []
+    return tw.tune(plan.space, backend=Mlir(payload, plan), reference=payload.reference, numerics=numerics)(function)
+
+
+def two(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
+def biased(a: tw.In("M", "K"), b: tw.In("K", "N"), bias: tw.In("N"), c: tw.Out("M", "N")): ...
+def batched(a: tw.In("B", "M", "K"), b: tw.In("B", "K", "N"), c: tw.Out("B", "M", "N")): ...
+def image(x: tw.In("I", "H", "W", "C"), f: tw.In("S", "S", "C", "F"), y: tw.Out("I", "P", "Q", "F")): ...
+def rows(x: tw.In("M", "N"), y: tw.Out("M", "N")): ...
+def normed(x: tw.In("M", "N"), scale: tw.In("N"), shift: tw.In("N"), y: tw.Out("M", "N")): ...
+def mixed(q: tw.In("H", "L", "D"), k: tw.In("H", "L", "D"), v: tw.In("H", "L", "D"), o: tw.Out("H", "L", "D")): ...
+
+
+_gelu = payloads.matmul(512, 512, 512, bias=True, after="gelu")
+_relu = payloads.matmul(1024, 1024, 64, bias=True, after="relu")
+_batch = payloads.batch_matmul(16, 128, 128, 64)
+_conv = payloads.conv2d((1, 58, 58, 64), 64, 3, after="relu")
+_softmax = payloads.softmax(1024, 1024)
+_norm = payloads.layer_norm(1024, 1024)
+_attention = payloads.attention(8, 128, 64)
+
+bias_gelu = tuned("bias_gelu", _gelu, product_plan(_gelu), biased)
+thin_relu = tuned("thin_relu", _relu, product_plan(_relu), biased)
+batch_product = tuned("batch_product", _batch, row_plan(_batch), batched)
+conv_relu = tuned("conv_relu", _conv, row_plan(_conv), image)
+softmax = tuned("softmax", _softmax, row_plan(_softmax), rows)
+layer_norm = tuned("layer_norm", _norm, row_plan(_norm), normed)
+attention = tuned("attention", _attention, row_plan(_attention), mixed)
+
+
+def np_gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
+
+
+def np_softmax(x: Any) -> Any:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    powers /= powers.sum(-1, keepdims=True)
+    return powers
+
+
+def np_norm(x: Any, scale: Any, shift: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * scale + shift
+
+
+def listed() -> dict[str, Row]:
+    """All payloads with their peers."""
+    import torch.nn.functional as by
+    from torch import bmm
+
+    square, thin = ((512, 512), (512, 512), (512,)), ((1024, 64), (64, 1024), (1024,))
+    heads = ((8, 128, 64),) * 3
+    return {
+        "matmul 512 + bias + gelu": Row(
+            bias_gelu,
+            square,
+            lambda a, b, c: np_gelu(a @ b + c),
+            lambda a, b, c: by.gelu(a @ b + c, approximate="tanh"),
+            True,
+        ),
+        "matmul 1024x1024x64 + bias + relu": Row(
+            thin_relu, thin, lambda a, b, c: np.maximum(a @ b + c, 0), lambda a, b, c: by.relu(a @ b + c), True
+        ),
+        "batch matmul 16x128x128x64": Row(
+            batch_product, ((16, 128, 64), (16, 64, 128)), lambda a, b: a @ b, bmm, False
+        ),
+        "conv2d 56x56, 64 to 64, 3x3 + relu": Row(
+            conv_relu,
+            ((1, 58, 58, 64), (3, 3, 64, 64)),
+            lambda x, f: np.maximum(_conv.reference(x, f), 0),
+            # Images as channels last, filters as torch has them: copies are its own affair.
+            lambda x, f: by.relu(by.conv2d(x.permute(0, 3, 1, 2), f.permute(3, 2, 0, 1))),
+            False,
+        ),
+        "softmax 1024x1024": Row(softmax, ((1024, 1024),), np_softmax, lambda x: by.softmax(x, -1), True),
+        "layer norm 1024x1024": Row(
+            layer_norm,
+            ((1024, 1024), (1024,), (1024,)),
+            np_norm,
+            lambda x, scale, shift: by.layer_norm(x, (x.shape[-1],), scale, shift),
+            True,
+        ),
+        "attention 8x128x64": Row(
+            attention,
+            heads,
+            lambda q, k, v: np_softmax(q @ np.swapaxes(k, -1, -2) / 8.0) @ v,
+            by.scaled_dot_product_attention,
+            True,
+        ),
+    }
+
+
+def told(row: Row, folder: Path, trials: int, rounds: int) -> dict[str, Any]:
+    """Search, check against both peers, compare."""
+    import torch
+
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape, dtype=np.float32) for shape in row.shapes]
+    wanted = row.by_numpy(*given)
+    args = [*given, np.zeros(wanted.shape, np.float32)]
+    row.kernel.using(tw.Session(cache=str(folder), resolution=1.0))
+    start = time.perf_counter()
+    decision = row.kernel.tune(*args, budget=Budget(trials))
+    spent = time.perf_counter() - start
+    row.kernel(*args)
+    tensors = [torch.from_numpy(one) for one in given]
+    with torch.no_grad():
+        close = [np.allclose(args[-1], one, atol=1e-3) for one in (wanted, row.by_torch(*tensors).numpy())]
+        calls = {
+            "ours": lambda: row.kernel(*args),
+            "numpy": lambda: row.by_numpy(*given),
+            "torch": lambda: row.by_torch(*tensors),
+        }
+        found = in_turn(calls, rounds, time.thread_time)
+    peer = min(("numpy", "torch"), key=lambda name: float(np.median(found[name])))
+    ratios = found[peer] / found["ours"]
+    return {
+        "ratio": round(float(np.median(ratios)), 3),
+        "spread": [round(float(one), 3) for one in np.percentile(ratios, (10, 90))],
+        "peer": peer,
+        **{f"{name}_ms": round(1e3 * float(np.median(one)), 4) for name, one in found.items()},
+        "right": all(close),
+        "config": str(decision.config),
+        "search_s": round(spent, 1),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search, compare, report."""
+    takes = parser(__doc__)
+    takes.add_argument("--trials", type=int, help="of each search: 60, or 4 if quick")
+    given = takes.parse_args(arguments)
+    trials, rounds = given.trials or (4 if given.quick else 60), 6 if given.quick else 60
+    report, load = Report(), os.getloadavg()[0]
+    chosen = {name: row for name, row in listed().items() if not given.quick or name.startswith("softmax")}
+    with tempfile.TemporaryDirectory() as place:
+        found = {name: told(row, Path(place), trials, rounds) for name, row in chosen.items()}
+    fused = [found[name]["ratio"] for name, row in chosen.items() if row.fused]
+    report.figures = {
+        "geomean_fused": round(float(np.exp(np.mean(np.log(fused)))), 3),
+        "right": all(one["right"] for one in found.values()),
+        "payloads": found,
+        "load": round(load, 2),
+        "quick": given.quick,
+    }
+    report.lines.append(f"load {load:.1f} on {os.cpu_count()} processors before it began")
+    for name, one in found.items():
+        report.lines.append(
+            f"{name:>36}  {one['ours_ms']:8.3f} ms, numpy {one['numpy_ms']:.3f}, torch {one['torch_ms']:.3f}: "
+            f"{one['ratio']:.2f}x {one['peer']} ({one['spread'][0]:.2f} – {one['spread'][1]:.2f})  {one['config']}"
+        )
+    return report.finish(() if given.quick else GOALS, as_json=given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
