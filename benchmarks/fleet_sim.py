@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from figures import Goal, Report, parser
 from numpy.typing import NDArray
-from search import SHARED
+from search import OWN, SHARED
 
 from tunewright import Config
 from tunewright.cases.inputs import Inputs
@@ -206,11 +206,18 @@ def simulate(times: list[Times], trials: int, units: Units, *, captains: bool, b
     return Simulation(times, trials, units, captains=captains, builders=builders).run()
 
 
+def by_kind(spaces: Path) -> dict[str, list[Path]]:
+    """Recordings for each kind of device."""
+    if (spaces / f"{KERNELS[0]}-{KINDS[0]}.parquet").is_file():
+        return {kind: [spaces / f"{kernel}-{kind}.parquet" for kernel in KERNELS] for kind in KINDS}
+    return {path.stem: [path] for path in sorted(OWN.glob("*.parquet"))}
+
+
 def kinds(spaces: Path) -> list[Times]:
-    """Compile and run times of six kinds of devices, as recorded."""
+    """Compile and run times of six kinds of devices, as recorded; without these, of the project's own recordings."""
     found = []
-    for kind in KINDS:
-        trials = [t for kernel in KERNELS for t in OnDisk(spaces / f"{kernel}-{kind}.parquet").load().trials]
+    for paths in by_kind(spaces).values():
+        trials = [t for path in paths for t in OnDisk(path).load().trials]
         build, run = (np.nan_to_num([getattr(t, name) for t in trials]) for name in ("build_seconds", "run_seconds"))
         found.append((np.asarray(build), np.maximum(run, 1e-3)))
     return found
@@ -292,7 +299,7 @@ def check(report: Report, quick: bool, spaces: Path) -> float:
     return unit
 
 
-def searched(table: Table, seed: int, width: int, overhead: float, most: int = 200) -> tuple[float, float]:
+def searched(table: Table, seed: int, width: int, overhead: float, most: int) -> tuple[float, float]:
     """Best time and wall-clock of a search with so many devices, in simulated time."""
     search, heap, order = Portfolio(table.space, np.random.default_rng(seed)), [], count()
     now, best, asked = 0.0, np.inf, 0
@@ -310,11 +317,12 @@ def searched(table: Table, seed: int, width: int, overhead: float, most: int = 2
 
 def speedup(report: Report, quick: bool, spaces: Path, units: Units) -> None:
     """The same seeds on one device and on eight."""
-    paths = [spaces / f"{kernel}-{kind}.parquet" for kernel in KERNELS for kind in KINDS]
+    paths = [path for paths in by_kind(spaces).values() for path in paths]
     gains, quality = [], []
     for path in paths[:2] if quick else paths:
         table = OnDisk(path).load()
-        runs = [[searched(table, seed, w, units.trial) for w in (1, 8)] for seed in range(SEEDS[quick])]
+        most = 60 if quick else 200
+        runs = [[searched(table, seed, w, units.trial, most) for w in (1, 8)] for seed in range(SEEDS[quick])]
         gains += [one[1] / eight[1] for one, eight in runs]
         quality.append(median(eight[0] for _, eight in runs) / median(one[0] for one, _ in runs))
     report.figures["speedup_8"] = round(median(gains), 2)
@@ -346,6 +354,9 @@ def evaluations(
 
 def transfer(report: Report, quick: bool, spaces: Path) -> None:
     """Three kinds of devices one after another, with what the others found and without."""
+    if KINDS[0] not in by_kind(spaces):
+        report.lines.append("transfer: needs one kernel recorded on several kinds of devices; see --spaces")
+        return
     for kernel in KERNELS:
         tables = [OnDisk(spaces / f"{kernel}-{kind}.parquet").load() for kind in KINDS[:3]]
         shared: list[list[int]] = [[] for _ in tables]
