@@ -20,11 +20,20 @@ from tunewright.stores.postgres.pool import IDLE_SECONDS
 from tunewright.stores.postgres.schema import PARTS
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
-from tunewright.testing.offer_kit import GenerationContract, LeaseContract, ShelfContract, UpkeepContract, WantContract
+from tunewright.testing.offer_kit import (
+    GenerationContract,
+    LeaseContract,
+    ShelfContract,
+    TallyContract,
+    UpkeepContract,
+    WantContract,
+)
 from tunewright.testing.store_kit import StoreContract
 
 
-class TestPostgres(StoreContract, LeaseContract, WantContract, GenerationContract, ShelfContract, UpkeepContract):
+class TestPostgres(
+    StoreContract, LeaseContract, WantContract, TallyContract, GenerationContract, ShelfContract, UpkeepContract
+):
     @pytest.fixture
     def store(self, location):
         return PostgresStore(location)

@@ -21,6 +21,7 @@ from tunewright.testing.offer_kit import (
     GenerationContract,
     LeaseContract,
     ShelfContract,
+    TallyContract,
     UpkeepContract,
     WantContract,
 )
@@ -31,7 +32,14 @@ CONV = other_key(kernel="conv")
 
 
 class TestSqlite(
-    StoreContract, LeaseContract, WantContract, GenerationContract, ShelfContract, UpkeepContract, CacheContract
+    StoreContract,
+    LeaseContract,
+    WantContract,
+    TallyContract,
+    GenerationContract,
+    ShelfContract,
+    UpkeepContract,
+    CacheContract,
 ):
     @pytest.fixture
     def store(self, tmp_path):

@@ -9,11 +9,11 @@ from tunewright.stores.layers import Layers
 from tunewright.stores.memory import MemoryStore
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing.keys import DECISION, KEY, TIMED, other_decision, other_key
-from tunewright.testing.offer_kit import CacheContract
+from tunewright.testing.offer_kit import CacheContract, TallyContract
 from tunewright.testing.store_kit import StoreContract
 
 
-class TestMemory(StoreContract, CacheContract):
+class TestMemory(StoreContract, CacheContract, TallyContract):
     @pytest.fixture
     def store(self):
         return MemoryStore()

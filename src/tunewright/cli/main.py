@@ -18,6 +18,7 @@ from tunewright.cli.mlir import mlir
 from tunewright.cli.quiet import quiet
 from tunewright.cli.race import race
 from tunewright.cli.replay import replay
+from tunewright.cli.report import report
 from tunewright.cli.settings import settings
 from tunewright.cli.space import space
 from tunewright.cli.store import store
@@ -56,6 +57,7 @@ for part in (
     race,
     quiet,
     replay,
+    report,
     audit,
     triton,
     mlir,

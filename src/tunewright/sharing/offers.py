@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.sharing.artefacts import Label
-from tunewright.sharing.records import Bounds, Generation, Stats, Want
+from tunewright.sharing.records import Bounds, Generation, Stats, Tally, Want
 
 
 @runtime_checkable
@@ -44,6 +44,15 @@ class Wants(Protocol):
 
     def wanted(self, kernel: str | None = None) -> Iterator[Want]:
         """What is still undecided, most seconds first."""
+        ...
+
+
+@runtime_checkable
+class Tallies(Protocol):
+    """How many trials there are, counted where they lie: nobody reads a million journals' worth to say so."""
+
+    def tallies(self) -> Iterator[Tally]:
+        """One for each key that has trials, in no order."""
         ...
 
 

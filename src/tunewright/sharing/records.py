@@ -1,4 +1,4 @@
-"""Records: what a store tells of itself: wants, generations, how much there is and how much may stay."""
+"""Records: what a store tells of itself: wants, tallies, generations, how much there is and how much may stay."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ class Want(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     target: str = ""
     recipe: str = ""
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many trials a key has, and when the last one was recorded, in seconds since 1970; 0 if nobody noted it."""
+
+    key: Key
+    trials: int
+    last: float = 0.0
 
 
 class Generation(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
-from tunewright.sharing.records import Generation, Want
+from tunewright.sharing.records import Generation, Tally, Want
 
 
 class MemoryStore:
@@ -82,6 +82,10 @@ class MemoryStore:
     def keys(self, kernel: str | None = None) -> Iterator[Key]:
         """Keys that have a decision or a trial."""
         return (key for key in dict.fromkeys([*self._generations, *self._trials]) if kernel in (None, key.kernel))
+
+    def tallies(self) -> Iterator[Tally]:
+        """How many trials each key has."""
+        return (Tally(key, len(trials), trials[-1].at) for key, trials in list(self._trials.items()) if trials)
 
     def want(self, wants: Sequence[Want]) -> None:
         """Add to what is known of each key."""

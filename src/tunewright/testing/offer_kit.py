@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tunewright.sharing.offers import Cache, Generations, Leases, Shelves, Upkeep, Wants
+from tunewright.sharing.offers import Cache, Generations, Leases, Shelves, Tallies, Upkeep, Wants
 from tunewright.sharing.records import Bounds, Want
 from tunewright.spaces.config import Config
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
@@ -67,6 +67,23 @@ class WantContract:
         assert [want.key for want in store.wanted()] == [conv]
         assert list(store.wanted("gemm")) == []
         assert [want.key for want in store.wanted("conv")] == [conv]
+
+
+class TallyContract:
+    """Tests of what `sharing.offers.Tallies` promises."""
+
+    def test_it_counts(self, store: object) -> None:
+        assert isinstance(store, Tallies)
+
+    def test_trials_are_counted_by_key(self, store: Any) -> None:
+        assert list(store.tallies()) == []
+        conv = other_key(kernel="conv")
+        store.record(KEY, [TIMED, FAILED])
+        store.record(KEY, [TIMED])
+        store.record(conv, [FAILED])
+        store.put(other_decision(key=other_key(kernel="untried")))
+        assert {tally.key: tally.trials for tally in store.tallies()} == {KEY: 3, conv: 1}
+        assert all(tally.last > 0 for tally in store.tallies())
 
 
 class GenerationContract:

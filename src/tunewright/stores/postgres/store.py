@@ -12,7 +12,7 @@ from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.sharing import wire
-from tunewright.sharing.records import Bounds, Generation, Stats, Want
+from tunewright.sharing.records import Bounds, Generation, Stats, Tally, Want
 from tunewright.stores.bodies import (
     Bodies,
     by_digest,
@@ -83,6 +83,10 @@ WHERE kernel = %b AND device = %b AND digest = %b AND id > %b ORDER BY id LIMIT 
 _KEYS = """SELECT digest, key FROM problems p WHERE {} digest > %b AND EXISTS (
 SELECT FROM trials t WHERE t.kernel = p.kernel AND t.device = p.device AND t.digest = p.digest)
 ORDER BY digest LIMIT %b"""
+
+_TALLIES = """SELECT p.digest, p.key, c.trials, c.last FROM (
+SELECT kernel, device, digest, count(*) AS trials, max(at) AS last FROM trials GROUP BY kernel, device, digest) c
+JOIN problems p ON p.digest = c.digest"""
 
 _WANT = f"""INSERT INTO wants AS w (digest, kernel, key, calls, seconds, target, recipe, at)
 SELECT *, {_NOW} FROM unnest(%b::bytea[], %b::text[], %b::bytea[], %b::bigint[], %b::float8[], %b::text[], %b::text[])
@@ -238,6 +242,12 @@ class PostgresStore:
             key = self._bodies.believed("a key", read_key, body, digest)
             if key is not None and key not in seen:
                 yield key
+
+    def tallies(self) -> Iterator[Tally]:
+        """How many trials each key has."""
+        for digest, body, count, last in self._server.rows(_TALLIES, room=ROOM_SECONDS):
+            if (key := self._bodies.believed("a key", read_key, body, digest)) is not None:
+                yield Tally(key, count, last)
 
     def want(self, wants: Sequence[Want]) -> None:
         """Add to what is known of each key."""

@@ -15,7 +15,7 @@ from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.sharing import wire
-from tunewright.sharing.records import Bounds, Generation, Stats, Want
+from tunewright.sharing.records import Bounds, Generation, Stats, Tally, Want
 from tunewright.stores.bodies import (
     Bodies,
     by_digest,
@@ -54,6 +54,11 @@ AND id > ?1 ORDER BY id LIMIT ?2"""
 
 _KEYS = """SELECT id, key, digest FROM problems WHERE id > ?1 AND (?3 IS NULL OR kernel = ?3)
 ORDER BY id LIMIT ?2"""
+
+# Counted in the index alone; rows of the table are touched once a key.
+_TALLIES = """SELECT p.digest, p.key, c.trials, coalesce((SELECT CAST(at AS REAL) FROM trials WHERE id = c.last), 0.0)
+FROM (SELECT problem, count(*) AS trials, max(id) AS last FROM trials GROUP BY problem) c
+JOIN problems p ON p.id = c.problem"""
 
 _WANT = """INSERT INTO wants VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE
 SET calls = calls + excluded.calls, seconds = seconds + excluded.seconds, at = excluded.at,
@@ -211,6 +216,12 @@ class SqliteStore:
             key = self._bodies.believed("a key", read_key, body, digest)
             if key is not None and key not in seen:
                 yield key
+
+    def tallies(self) -> Iterator[Tally]:
+        """How many trials each key has."""
+        for digest, body, count, last in self._file.rows(_TALLIES):
+            if (key := self._bodies.believed("a key", read_key, body, digest)) is not None:
+                yield Tally(key, count, last)
 
     def want(self, wants: Sequence[Want]) -> None:
         """Add to what is known of each key."""
