@@ -138,13 +138,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def store_location(self) -> str:
-        """Where decisions are kept."""
-        return self.store or str(self.cache_path / "store.sqlite")
+        """Where decisions are kept; a service is opened with the token in TUNEWRIGHT_TOKEN, unless one is given."""
+        token = os.environ.get("TUNEWRIGHT_TOKEN", "").strip()
+        given = re.sub(r"\b(https?://)(?![^/?#\s]*@)", lambda found: f"{found[1]}{token}@", self.store) if token else ""
+        return given or self.store or str(self.cache_path / "store.sqlite")
 
     @property
     def store_name(self) -> str:
         """The same, as it may be said aloud: without passwords."""
-        return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", self.store_location)
+        location = re.sub(r"(\bhttps?://)[^/?#@\s]*@", r"\1", self.store_location)
+        return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", location)
 
     @property
     def pool_name(self) -> str:

@@ -19,6 +19,7 @@ from tunewright.cli.quiet import quiet
 from tunewright.cli.race import race
 from tunewright.cli.replay import replay
 from tunewright.cli.report import report
+from tunewright.cli.service import serve, service
 from tunewright.cli.settings import settings
 from tunewright.cli.space import space
 from tunewright.cli.store import store
@@ -62,6 +63,8 @@ for part in (
     triton,
     mlir,
     torch,
+    serve,
+    service,
 ):
     command.add_command(part)
 replay.add_command(import_)

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tunewright.cli import output, recorded
+from tunewright.cli.amounts import UNITS, Age, Size
 from tunewright.cli.linting import lint
 from tunewright.cli.targets import json_option, session_for, store_option
 from tunewright.errors import NoDecision, StoreError
@@ -24,27 +25,6 @@ from tunewright.sharing.merging import collected, merged
 from tunewright.sharing.offers import Generations, Owing, Upkeep, Wants
 from tunewright.sharing.records import Bounds
 from tunewright.stores import places
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
-_SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
-
-class _Age(click.ParamType[Any]):
-    name = "age"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdwy])", str(value).strip())) is None:
-            self.fail(f"{value!r} is no age; say 30d, 12h, 2w", param, ctx)
-        return float(found[1]) * _UNITS[found[2]]
-
-
-class _Size(click.ParamType[Any]):
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", str(value).strip().lower())) is None:
-            self.fail(f"{value!r} is no size; say 500M, 2G", param, ctx)
-        return int(float(found[1]) * _SIZES[found[2]])
 
 
 @click.group()
@@ -69,8 +49,8 @@ def stats(store: str | None, as_json: bool) -> None:
 
 
 @store.command()
-@click.option("--older", type=_Age(), help="Drop journals, earlier generations and wants older than that: 90d.")
-@click.option("--larger", type=_Size(), help="Drop the oldest journals until no more is kept: 2G.")
+@click.option("--older", type=Age(), help="Drop journals, earlier generations and wants older than that: 90d.")
+@click.option("--larger", type=Size(), help="Drop the oldest journals until no more is kept: 2G.")
 @click.option("--decisions", is_flag=True, help="Also decisions that old: they are small, and kept otherwise.")
 @store_option
 @json_option
@@ -253,7 +233,7 @@ def _moment(text: str) -> float:
     if text == "yesterday":
         return time.time() - 86400
     if re.fullmatch(r"\d+(?:\.\d+)?[smhdwy]", text):
-        return time.time() - float(text[:-1]) * _UNITS[text[-1]]
+        return time.time() - float(text[:-1]) * UNITS[text[-1]]
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except ValueError as error:

@@ -13,7 +13,7 @@ from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
-from tunewright.sharing.offers import Cache, Generations, Leases, Shelves, Upkeep, Wants
+from tunewright.sharing.offers import Cache, Generations, Leases, Shelves, Tallies, Upkeep, Wants
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ FIRST, LONGEST = 1.0, 60.0
 
 OFFERS = {
     offer: tuple(name for name in vars(offer) if not name.startswith("_"))
-    for offer in (Leases, Wants, Generations, Shelves, Upkeep, Cache)
+    for offer in (Leases, Wants, Generations, Shelves, Tallies, Upkeep, Cache)
 }
 """What a store may also do, and the methods it does it with."""
 
@@ -32,11 +32,11 @@ _WHOLE, _END = object(), object()
 class Breaker:
     """Lets calls through until one fails; then none for a while, then one at a time until one succeeds.
 
-    The while doubles with each failure in a row. Threads may share it. `clock` counts seconds.
+    The while doubles with each failure in a row, up to the `longest`. Threads may share it. `clock` counts seconds.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._name, self._clock = name, clock
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic, longest: float = LONGEST) -> None:
+        self._name, self._clock, self._longest = name, clock, longest
         self._lock = Lock()
         self._pause = 0.0  # 0: closed, all calls go through
         self._until = 0.0
@@ -75,7 +75,7 @@ class Breaker:
             # Many calls may be under way when a server dies. The first to fail breaks; the others say nothing new.
             if began == self._breaks:
                 self._breaks += 1
-                self._pause = min(max(FIRST, 2 * self._pause), LONGEST)
+                self._pause = min(max(FIRST, 2 * self._pause), self._longest)
                 self._until = self._clock() + self._pause
                 self._probing, self._reason = False, error
 
@@ -95,9 +95,9 @@ class Breaker:
 class Guarded:
     """Any store, behind a breaker. It offers what that store offers, no more."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic, longest: float = LONGEST) -> None:
         self._store = store
-        self._breaker = Breaker(getattr(store, "location", type(store).__name__), clock)
+        self._breaker = Breaker(getattr(store, "location", type(store).__name__), clock, longest)
         for offer, verbs in OFFERS.items():
             if isinstance(store, offer):
                 # Set on the object, not in the class, where `isinstance` would find them whatever the store offers.

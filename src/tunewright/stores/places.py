@@ -27,11 +27,18 @@ def truth(location: str) -> Store:
     return at(_BETWEEN.split(location.strip())[-1])
 
 
+def each(location: str) -> list[Store]:
+    """The stores at `location`, nearest first, as they are."""
+    return [_store(place) for place in _BETWEEN.split(location.strip())]
+
+
 def mirror_of(location: str, cache: Path) -> Path:
     """Where a remote is mirrored. Each has a mirror of its own: what one says is no answer to a question to another."""
     from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, which a store of this machine never needs
 
     farthest = _BETWEEN.split(location.strip())[-1]
+    if _name(farthest) in ("http", "https"):
+        farthest = re.sub(r"(?<=://)[^/?#]*@", "", farthest)  # a service is the same, whatever token opens it
     return cache / "mirrors" / f"{sha256(farthest.encode()).hexdigest()[:12]}.sqlite"
 
 

@@ -1,4 +1,4 @@
-"""Real servers to test against: throw-away PostgreSQL and Redis, as plain processes on free loopback ports."""
+"""Real servers to test against: throw-away PostgreSQL, Redis and our service, as processes on free loopback ports."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -154,6 +155,26 @@ def postgres(folder: Path, *options: str, fsync: bool = True) -> Iterator[Server
     server.farewell = signal.SIGINT  # its fast way: sessions are ended, not waited for
     with _running(server):
         yield server
+
+
+@contextmanager
+def service(folder: Path, *options: str, store: str = "", scheme: str = "http") -> Iterator[Server]:
+    """Our service before the store at a location, by default a SQLite file in `folder`; `options` are its own."""
+    port = _free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    place = store or str(folder / "store.sqlite")
+    command = (sys.executable, "-m", "tunewright", "serve", "--store", place, "--port", str(port), *options)
+    location = f"{scheme}://127.0.0.1:{port}"
+    with _running(Server(location, command, folder / "log", lambda _: _listens(port))) as server:
+        yield server
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 @contextmanager

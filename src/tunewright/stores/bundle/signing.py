@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from tunewright.errors import BundleError
@@ -21,6 +22,9 @@ except ImportError as error:
 _RAW = serialization.Encoding.Raw
 _PURPOSE = b"tunewright bundle\n"
 """What is signed begins with what it is for, so that no signature of anything else can be taken for it."""
+
+_DECISION = b"tunewright decision\n"
+"""The same for a decision that is published on its own."""
 
 _MOST_BYTES = 1 << 20
 """Of a key, or of a list of signers."""
@@ -77,14 +81,36 @@ def trailer(content_digest: bytes, key: Ed25519PrivateKey | None) -> bytes:
 
 def signer(end: bytes, content_digest: bytes) -> bytes | None:
     """Who signed, or None if nobody did; a BundleError if the signature is not theirs."""
+    return _signer(end, _PURPOSE + content_digest) if any(end) else None
+
+
+def _signer(end: bytes, said: bytes) -> bytes:
     public, signature = end[:32], end[32:]
-    if not any(end):
-        return None
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, _PURPOSE + content_digest)
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, said)
     except (InvalidSignature, ValueError) as error:
         raise BundleError("its signature does not fit: it was changed, or never signed by that key") from error
     return public
+
+
+def vouch(record: bytes, over: str, key: Ed25519PrivateKey) -> str:
+    """A signature under the record of a decision and the digest of what it is to replace, in text."""
+    return base64.b64encode(public_half(key) + key.sign(_decision(record, over))).decode()
+
+
+def voucher(text: str, record: bytes, over: str) -> bytes:
+    """Who signed a decision; a BundleError if nobody did, or the signature is not theirs."""
+    try:
+        end = base64.b64decode(text, validate=True)
+    except ValueError:
+        end = b""
+    if len(end) != 96:
+        raise BundleError("it is not signed; sign it with `?sign=KEY` behind the location of the service")
+    return _signer(end, _decision(record, over))
+
+
+def _decision(record: bytes, over: str) -> bytes:
+    return _DECISION + sha256(record).digest() + over.encode()
 
 
 def allowed(path: Path) -> dict[bytes, str]:
