@@ -26,10 +26,11 @@ from tunewright.report import words
               help="What they are to serve with: triton=3.4.0, PT_VERSION=2.6.0. Repeatable.")  # fmt: skip
 @json_option
 def audit(folder: Path, shapes: tuple[str, ...], versions: tuple[str, ...], **options: Any) -> None:
-    """Check the tables of other tools in DIR: rows no look-up finds, collisions, gaps, values that cannot be.
+    """Check the tables of other tools in DIR, without a device.
 
-    These are vLLM's and SGLang's MoE tables, PyTorch's TunableOp results, Triton's *.autotune.json, Kernel Tuner's
-    caches and T4 results. No device is needed. Exit status 1 if there are errors; warnings cost speed, not more.
+    Finds rows no look-up asks for, collisions, gaps, cliffs, values that cannot be. It reads vLLM's and SGLang's
+    MoE tables, PyTorch's TunableOp results, Triton's *.autotune.json, Kernel Tuner's caches and T4 results. Exit
+    status 1 if there are errors; warnings cost speed, not more.
     """
     asked = Asked(tuple(shape for text in shapes for shape in _shapes(text)), options["device"], _versions(versions))
     report = audited(folder, asked)

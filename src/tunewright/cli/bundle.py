@@ -44,7 +44,10 @@ def _opened(path: Path, signers: Path | None, pin: str | None) -> Any:
 @bundle.command()
 @click.argument("file", type=FILE)
 def key(file: Path) -> None:
-    """Make a key to sign with at FILE; the line it prints goes into others' lists of signers."""
+    """Make a key to sign with at FILE.
+
+    FILE is readable by its owner alone. The line printed goes into others' lists of signers.
+    """
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     try:
@@ -63,11 +66,11 @@ def key(file: Path) -> None:
 @store_option
 @json_option
 def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **options: Any) -> None:
-    """Pack what is decided into FILE, for all kernels or for KERNELS: names, or FILE.py:NAME.
+    """Pack what is decided into FILE.
 
-    What was built of the configs decided comes along, so that production compiles nothing. Of a kernel given as
-    FILE.py:NAME what is missing is built first, and the default too. Of Triton kernels what `tunewright triton
-    prebuild` compiled comes along.
+    For all kernels, or for KERNELS: names, or FILE.py:NAME. What was built of the configs decided comes along, so
+    that production compiles nothing. Of a kernel given as FILE.py:NAME what is missing is built first, and the
+    default too. Of Triton kernels what `tunewright triton prebuild` compiled comes along.
     """
     from tunewright.fronts import packing  # noqa: PLC0415 - needs `cryptography`
     from tunewright.stores.bundle import build as making  # noqa: PLC0415 - as above
@@ -106,9 +109,10 @@ def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **op
 @store_option
 @json_option
 def verify(file: Path, signers: Path | None, pin: str | None, as_json: bool, **options: Any) -> None:
-    """Check who signed FILE, or that it is the one pinned, and read every decision in it.
+    """Check who signed FILE, and read every decision in it.
 
-    Race it again on this machine, with --here or --budget; KERNELS say where kernels are found: FILE.py:NAME.
+    Or that it is the one pinned. With --here or --budget it is raced again on this machine; KERNELS say where
+    kernels are found: FILE.py:NAME. Exit status 1 if anything regressed.
     """
     store = _opened(file, signers, pin)
     readable = list(store.decisions())
@@ -183,7 +187,10 @@ def _of(one: Decision | None, other: Decision | None) -> Decision:
 @trust_options
 @json_option
 def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path | None, **options: Any) -> None:
-    """Make FILE of several bundles; where they differ the better evidence wins, and that is said."""
+    """Make FILE of several bundles.
+
+    Where SOURCES differ the better evidence wins, and that is said.
+    """
     from tunewright.stores.bundle import build as making  # noqa: PLC0415 - needs `cryptography`
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - as above
 
@@ -218,7 +225,10 @@ def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path 
 @store_option
 @json_option
 def apply(file: Path, signers: Path | None, pin: str | None, store: str | None, as_json: bool) -> None:
-    """Put the decisions of FILE into the store; what stood before stays in its history."""
+    """Put the decisions of FILE into the store.
+
+    Builds go into the cache. What stood before stays in history: `tunewright store rollback` goes back.
+    """
     source = _opened(file, signers, pin)
     session = session_for(None, {"store": store})
     source.heed(session.settings.cache_path)

@@ -36,9 +36,10 @@ file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=Fal
 
 @click.group()
 def campaign() -> None:
-    """Tune many kernels for many shapes on many devices within one budget, from a TOML FILE.
+    """Tune many kernels, shapes and devices within one budget.
 
-    Everything is kept in the store as it is found: whatever is killed, `resume` goes on, and repeats nothing.
+    FILE is a TOML file that names them. Everything is kept in the store as it is found: whatever is killed,
+    `resume` goes on, and repeats nothing.
     """
 
 
@@ -54,7 +55,10 @@ def _opened(file: Path) -> tuple[Plan, Ledger]:
 @file_argument
 @json_option
 def plan(file: Path, as_json: bool) -> None:
-    """What would be tuned, in the order of what it is expected to save; nothing is run."""
+    """What FILE would have tuned, most expected savings first.
+
+    Nothing is run.
+    """
     made, ledger = _opened(file)
     worth = Worth(ledger.standings.values(), ledger.stakes())
     order = sorted(ledger.standings.values(), key=worth.of, reverse=True)
@@ -82,7 +86,10 @@ metrics_option = click.option(
 @metrics_option
 @json_option
 def run(file: Path, metrics: Path | None, as_json: bool) -> None:
-    """Tune, until the budget is spent or nothing is worth more; what is finished is passed over."""
+    """Tune as FILE says, until the budget is spent.
+
+    Or until nothing is worth more. What is finished is passed over.
+    """
     _run(file, metrics, as_json)
 
 
@@ -91,7 +98,10 @@ def run(file: Path, metrics: Path | None, as_json: bool) -> None:
 @metrics_option
 @json_option
 def resume(file: Path, metrics: Path | None, as_json: bool) -> None:
-    """Go on with a campaign that was interrupted or killed, here or elsewhere."""
+    """Go on with the campaign of FILE after it was interrupted or killed.
+
+    Here or elsewhere: everything is in the store. No trial that was recorded is repeated.
+    """
     _, ledger = _opened(file)
     if not any(standing.portions or standing.begun for standing in ledger.standings.values()):
         raise NoDecision(f"{file.name} was never begun in this store; say: tunewright campaign run {file.name}")
@@ -157,7 +167,7 @@ def _seats(made: Plan) -> Seats:
 @click.option("--prometheus", is_flag=True, help="Say it in Prometheus' text format.")
 @json_option
 def status(file: Path, prometheus: bool, as_json: bool) -> None:
-    """Where a campaign stands; it may be running elsewhere."""
+    """Where the campaign of FILE stands; it may be running elsewhere."""
     made, ledger = _opened(file)
     if prometheus:
         click.echo(exposition(ledger), nl=False)
@@ -169,7 +179,7 @@ def status(file: Path, prometheus: bool, as_json: bool) -> None:
 @file_argument
 @json_option
 def report(file: Path, as_json: bool) -> None:
-    """What a campaign has gained: per item, and over all calls."""
+    """What the campaign of FILE has gained: per item, and over all calls."""
     made, ledger = _opened(file)
     _report(made, ledger, as_json, gains=True)
 

@@ -28,7 +28,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--device", help="Call the device so (default: as its file does).")
 @json_option
 def import_(files: tuple[Path, ...], out: Path, kernel: str | None, device: str | None, as_json: bool) -> None:
-    """Read recordings of other tools and write them as ours, to be replayed.
+    """Write recordings of other tools as ours, to be replayed.
 
     FILES are T4 results and caches of Kernel Tuner (.json, or .json.gz as the benchmark hub keeps them). A T1 input
     among them gives its constraints to every recording of the same parameters; without one, the recorded configs

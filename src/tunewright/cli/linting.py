@@ -29,10 +29,10 @@ from tunewright.stores import places
 @store_option
 @json_option
 def lint(kernel: str | None, perturb: str | None, shapes: tuple[str, ...], **options: Any) -> None:
-    """Find what is needless in the keys of what is stored, for all kernels or for KERNEL, and what is missing.
+    """Find what is needless or missing in the keys of what is stored.
 
-    A field is needless if it never changes the winner; something is missing if a winner changes and the key does not.
-    Exit status 1 if something was found.
+    Looks at all kernels, or at KERNEL. A field is needless if it never changes the winner; something is missing if a
+    winner changes and the key does not. Exit status 1 if something was found.
     """
     if options["only"] and not perturb:
         raise click.UsageError("--only names a perturbation; say of which kernel: --perturb FILE.py:KERNEL")

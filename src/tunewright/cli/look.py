@@ -34,7 +34,10 @@ from tunewright.spaces.space import Space
 @store_option
 @json_option
 def show(kernel: str | None, plot: Path | None, prefix: str, **options: Any) -> None:
-    """Show what is decided, for all kernels or for KERNEL; with --plot, draw how it was found."""
+    """Show what is decided; with --plot, draw how it was found.
+
+    For all kernels, or for KERNEL. Exit status 1 if nothing is.
+    """
     session = session_for(None, {"store": options["store"]})
     if plot is not None:
         key = _one_key(session, kernel, prefix)
@@ -104,7 +107,10 @@ def _one_key(session: Session, kernel: str | None, prefix: str) -> Key:
 @store_option
 @json_option
 def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> None:
-    """Say why the kernel TARGET (FILE.py:NAME) gets its config; if nothing is decided, which fields differ."""
+    """Say why the kernel TARGET (FILE.py:NAME) gets its config.
+
+    Evidence, ties and conditions of the decision; where there is none, which fields of which stored keys differ.
+    """
     kernel = callable_at(target)
     session = session_for(kernel, {"store": store})
     answers: list[dict[str, Any]] = []
@@ -205,7 +211,10 @@ def _evidence(problem: Problem, decision: Decision) -> None:
 @store_option
 @json_option
 def trials(kernel: str | None, failed: bool, best: int, **options: Any) -> None:
-    """List what was tried for KERNEL: times, or where and why it failed."""
+    """List what was tried for KERNEL: times, or why it failed.
+
+    Of several problems, the one with most trials, unless --key names another.
+    """
     session = session_for(None, {"store": options["store"]})
     key = _one_key(session, kernel, options["prefix"])
     found = list(session.store.trials(key))

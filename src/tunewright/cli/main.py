@@ -8,7 +8,7 @@ import sys
 import click
 
 from tunewright import __version__
-from tunewright.cli import output
+from tunewright.cli import examples, output
 from tunewright.cli.audit import audit
 from tunewright.cli.bundle import bundle
 from tunewright.cli.campaign import campaign
@@ -68,6 +68,7 @@ for part in (
 ):
     command.add_command(part)
 replay.add_command(import_)
+examples.attach(command)
 
 
 def main() -> None:

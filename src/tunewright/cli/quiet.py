@@ -24,7 +24,9 @@ MARGIN = Terms().margin
 )
 @json_option
 def quiet(seconds: float, as_json: bool) -> None:
-    """Say which differences this machine can tell apart now, and what stands in the way.
+    """Say which differences this machine can tell apart now.
+
+    And what stands in the way: load, stolen time, interruptions, changing speed.
 
     A small piece of work is raced against itself, half the time by the CPU clock (kernels of one thread), half by the
     wall clock (several threads). Kernels that wait for memory are noisier than that.

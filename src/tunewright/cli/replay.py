@@ -80,7 +80,9 @@ class _Compared:
 @json_option
 @click.pass_context
 def replay(context: click.Context, /, **options: Any) -> None:
-    """Compare search strategies on recorded spaces: how near to the best, in how few evaluations.
+    """Compare search strategies on recorded spaces.
+
+    How near to the best, in how few evaluations.
 
     r25, r50, ...: the best time over the best so far after so many evaluations, mean over runs (1 is perfect).
     e5, e1: evaluations until within 5 % and 1 % of the best, median (-: not reached); s5, s1: seconds until then.

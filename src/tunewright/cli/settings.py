@@ -12,7 +12,10 @@ from tunewright.settings import FEATURES, Settings
 @click.command()
 @json_option
 def settings(as_json: bool) -> None:
-    """Show every setting, its value and where it comes from; then every feature."""
+    """Show every setting and where it comes from; then every feature.
+
+    Python over environment (TUNEWRIGHT_MODE) over tunewright.toml over default.
+    """
     sources, found = Settings.sources(), Settings.read()
     shown = {name: getattr(found, name) for name in found.__struct_fields__}
     if found.store:

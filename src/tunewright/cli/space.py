@@ -24,7 +24,10 @@ DRAWN = 20_000
 @click.option("--sample", "count", type=click.IntRange(min=0), default=0, help="Also show this many random configs.")
 @json_option
 def space(target: str, count: int, as_json: bool) -> None:
-    """Describe the space of the kernel TARGET (FILE.py:NAME): knobs, rules, size."""
+    """Describe the space of the kernel TARGET: knobs, rules, size.
+
+    TARGET is FILE.py:NAME or module:NAME. Each rule says how much of the space it excludes.
+    """
     kernel = kernel_at(target)
     declared = kernel.space
     started = time.process_time()

@@ -29,14 +29,17 @@ from tunewright.stores import places
 
 @click.group()
 def store() -> None:
-    """Look after the store: how much it keeps, how sound it is, what goes, what was before."""
+    """Look after the store: what it keeps, what goes, what was before.
+
+    A store is a path or a location, such as sqlite:PATH or postgresql://...; --store names one, else the settings do.
+    """
 
 
 @store.command()
 @store_option
 @json_option
 def stats(store: str | None, as_json: bool) -> None:
-    """Say how much is kept."""
+    """Say how much is kept: decisions, trials, generations, bytes."""
     session = session_for(None, {"store": store})
     found = _upkeep(session).stats()
     if as_json:
@@ -55,7 +58,10 @@ def stats(store: str | None, as_json: bool) -> None:
 @store_option
 @json_option
 def gc(older: float | None, larger: int | None, decisions: bool, store: str | None, as_json: bool) -> None:
-    """Drop what is too old or too much, while others read and write; built artefacts too."""
+    """Drop what is too old or too much.
+
+    Journals, earlier generations, wants, and built artefacts that nobody loads. Safe while others read and write.
+    """
     if older is None and larger is None:
         raise click.UsageError("say what goes: --older 90d, --larger 2G, or both")
     session = session_for(None, {"store": store})
@@ -78,7 +84,10 @@ def gc(older: float | None, larger: int | None, decisions: bool, store: str | No
 @store_option
 @json_option
 def verify(store: str | None, as_json: bool) -> None:
-    """Read every record, and name those that cannot be believed: they are misses to everyone."""
+    """Read every record, and name those that cannot be believed.
+
+    Such records are misses to everyone.
+    """
     session = session_for(None, {"store": store})
     kept = _upkeep(session)
     if "://" in session.settings.store_location:
@@ -100,7 +109,10 @@ def verify(store: str | None, as_json: bool) -> None:
 @store_option
 @json_option
 def merge(source: str, replace: bool, store: str | None, as_json: bool) -> None:
-    """Add the decisions and trials of another store, SOURCE, to this one; what stands here stands."""
+    """Add the decisions and trials of another store to this one.
+
+    SOURCE is a path or a location, as in --store. What stands here stands. Merging twice is merging once.
+    """
     session = session_for(None, {"store": store})
     found = merged(places.at(source), session.store, replace=replace)
     if as_json:
@@ -118,7 +130,10 @@ def merge(source: str, replace: bool, store: str | None, as_json: bool) -> None:
 @click.argument("kernel", required=False)
 @store_option
 def export(file: Path, trials: bool, kernel: str | None, store: str | None) -> None:
-    """Write what is decided, for all kernels or for KERNEL, to FILE: one JSON record a line."""
+    """Write what is decided to FILE, one JSON record a line.
+
+    For all kernels, or for KERNEL.
+    """
     session = session_for(None, {"store": store})
     scratch = file.with_name(f".{file.name}.part")
     count = 0
@@ -142,7 +157,10 @@ def _lines(session: Session, kernel: str | None, trials: bool) -> Iterator[bytes
 @store_option
 @json_option
 def send(store: str | None, as_json: bool) -> None:
-    """Send on what was kept here while the remote store was away; the next write does so by itself."""
+    """Send on what was kept here while the remote store was away.
+
+    The next write does so by itself; this is for machines that do not write any more.
+    """
     session = session_for(None, {"store": store})
     sent = session.store.send() if isinstance(session.store, Owing) else 0
     if as_json:
@@ -158,7 +176,10 @@ def send(store: str | None, as_json: bool) -> None:
 @store_option
 @json_option
 def untuned(kernel: str | None, store: str | None, as_json: bool) -> None:
-    """List what mode=record found missing, what cost most time first; `tunewright tune --recorded` tunes it."""
+    """List what mode=record found missing, what cost most first.
+
+    Of all kernels, or of KERNEL. `tunewright tune --recorded` tunes that list.
+    """
     session = session_for(None, {"store": store})
     kept = places.truth(session.settings.store_location)
     wants = list(kept.wanted(kernel)) if isinstance(kept, Wants) else []
@@ -202,7 +223,10 @@ def history(kernel: str, device: str, prefix: str, store: str | None, as_json: b
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 def rollback(kernel: str, moment: str, yes: bool, **options: Any) -> None:
-    """Let earlier decisions for KERNEL stand again: those before, or of a moment. The rest stays in history."""
+    """Let earlier decisions for KERNEL stand again.
+
+    Those before, or those of a moment (--to). What stood until now stays in history: this, too, can be undone.
+    """
     session = session_for(None, {"store": options["store"]})
     before, kept = _moment(moment) if moment else None, _generations(session)
     plan: list[tuple[Decision, Decision]] = []

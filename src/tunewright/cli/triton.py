@@ -45,8 +45,9 @@ def triton() -> None:
 @click.option("--install", type=click.Path(file_okay=False, path_type=Path), help="Fill this Triton cache with it.")
 @json_option
 def prebuild(kernel: str, targets: str | None, signature: str | None, plot: Path | None, **options: Any) -> None:
-    """Compile the configs of a Triton kernel for GPUs that are not here, and say which are worth launching.
+    """Compile the configs of a Triton kernel for GPUs that are not here.
 
+    Says which are worth launching: registers, spills, shared memory, occupancy, and keep or drop with the reason.
     What is compiled is kept; run again, the command goes on where it was stopped. Figures are those of real
     compiles (rung 1); nothing is run, so nothing is said of speed. Exit status 1 if no config is kept.
     """
@@ -87,7 +88,9 @@ def prebuild(kernel: str, targets: str | None, signature: str | None, plot: Path
 @store_option
 @json_option
 def moe(kernel: str, folder: Path, title: str, tool: str, device: str, **options: Any) -> None:
-    """Write what is decided for KERNEL, by its size M, into FOLDER as vLLM or SGLang look for it.
+    """Write what is decided for KERNEL as a table of vLLM or SGLang.
+
+    A row for each size M, in a file of FOLDER under the name that these tools ask for.
 
     `tunewright.interop.moe.seeds(FILE)` goes the other way: what such a table says is raced first.
     """

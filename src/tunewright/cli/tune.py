@@ -41,9 +41,10 @@ from tunewright.settings import Mode
 @store_option
 @json_option
 def tune(target: str | None, shapes: tuple[str, ...], **options: Any) -> None:
-    """Find the best config of the kernel TARGET (FILE.py:NAME) and remember it.
+    """Find the best config of the kernel TARGET and remember it.
 
-    Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what was found.
+    TARGET is FILE.py:NAME or module:NAME. Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what
+    was found.
     """
     if (workers := options.pop("workers")) is not None:
         name, at, kind = (options["pool"] or "process").partition("@")

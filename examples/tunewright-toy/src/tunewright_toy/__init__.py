@@ -1,0 +1,1 @@
+"""A simulated vector machine for Tunewright."""

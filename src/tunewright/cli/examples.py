@@ -1,0 +1,99 @@
+"""Examples: what a person might type, shown below the help of each command."""
+
+from __future__ import annotations
+
+import click
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "": (
+        "tunewright tune gemm.py:gemm --shape 512,512,512 --budget 60s",
+        "tunewright show gemm",
+        "tunewright explain gemm.py:gemm --shape 500,512,512",
+        "TUNEWRIGHT_MODE=frozen python serve.py",
+    ),
+    "tune": (
+        "tunewright tune gemm.py:gemm --shape M=512,N=512,K=512 --shape 64,64,64",
+        "tunewright tune gemm.py:gemm --budget 200,5m --strategy anneal --workers 4",
+        "tunewright tune gemm.py:gemm --more",
+        "tunewright tune --recorded --budget 5m",
+        "tunewright tune tunewright.operators:gemm_on_1 --shape 512,512,512 --budget 100",
+    ),
+    "show": (
+        "tunewright show",
+        "tunewright show gemm --plot search.png --x MR --y NR",
+        "tunewright show gemm --json",
+    ),
+    "explain": (
+        "tunewright explain gemm.py:gemm --shape 500,512,512",
+        "tunewright explain gemm.py:gemm --shape 512,512,512 --knobs --plot space.png",
+    ),
+    "trials": (
+        "tunewright trials gemm --best 5",
+        "tunewright trials gemm --failed",
+        "tunewright trials gemm --save gemm.parquet",
+    ),
+    "space": ("tunewright space gemm.py:gemm --sample 5",),
+    "race": (
+        'tunewright race "sort -n data.txt" "sort -g data.txt"',
+        "tunewright race sums.py:before sums.py:after --seconds 5 --plot race.png",
+        "tunewright race --kernel gemm.py:gemm --shape 512,512,512 default decided VW=8,MR=4",
+    ),
+    "quiet": ("tunewright quiet --seconds 10",),
+    "settings": ("TUNEWRIGHT_MODE=frozen tunewright settings", "tunewright settings --json"),
+    "replay": (
+        "tunewright replay --spaces spaces --strategies portfolio,anneal,random --seeds 10 --plot regret.png",
+        "tunewright replay --spaces spaces --strategies mine.py:Mine,portfolio --cost",
+    ),
+    "replay import": ("tunewright replay import convolution_A100_T4.json.gz --out spaces",),
+    "audit": (
+        "tunewright audit configs",
+        'tunewright audit configs --shapes M=1,16,8192 --device "NVIDIA H100 80GB HBM3" --versions triton=3.4.0',
+    ),
+    "bundle key": ("tunewright bundle key team.pem > signers",),
+    "bundle build": (
+        "tunewright bundle build tuned.bundle gemm.py:gemm --sign team.pem",
+        'tunewright bundle build tuned.bundle --sign team.pem --note "release 7"',
+    ),
+    "bundle verify": (
+        "tunewright bundle verify tuned.bundle --signers signers",
+        "tunewright bundle verify tuned.bundle gemm.py:gemm --signers signers --budget 60s",
+        "tunewright bundle verify tuned.bundle gemm.py:gemm --signers signers --here",
+    ),
+    "bundle show": ("tunewright bundle show tuned.bundle --signers signers",),
+    "bundle diff": ("tunewright bundle diff old.bundle new.bundle --signers signers",),
+    "bundle merge": ("tunewright bundle merge all.bundle a.bundle b.bundle --signers signers --sign team.pem",),
+    "bundle apply": ("tunewright bundle apply tuned.bundle --signers signers",),
+    "campaign plan": ("tunewright campaign plan campaign.toml",),
+    "campaign run": ("tunewright campaign run campaign.toml",),
+    "campaign status": ("tunewright campaign status campaign.toml",),
+    "campaign resume": ("tunewright campaign resume campaign.toml",),
+    "campaign report": ("tunewright campaign report campaign.toml --json",),
+    "store stats": ("tunewright store stats --store postgresql://tuner@db/tunewright",),
+    "store untuned": ("tunewright store untuned", "tunewright store untuned gemm --json"),
+    "store history": ("tunewright store history gemm --device H100",),
+    "store rollback": ("tunewright store rollback gemm --device H100 --to yesterday",),
+    "store gc": ("tunewright store gc --older 90d --larger 2G",),
+    "store export": ("tunewright store export decisions.jsonl", "tunewright store export all.jsonl gemm --trials"),
+    "store merge": ("tunewright store merge other.sqlite",),
+    "store lint": (
+        "tunewright store lint",
+        "tunewright store lint --perturb gemm.py:gemm --shape 512,512,512 --only sparse",
+    ),
+    "triton prebuild": (
+        'tunewright triton prebuild attention.py:fwd --targets sm_80,sm_90,gfx942 --signature "*fp16,*fp16,i32:16"',
+    ),
+    "triton moe": ('tunewright triton moe fused_moe configs --title "E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3"',),
+    "mlir steps": (
+        "tunewright mlir steps schedule.mlir payload.mlir",
+        "tunewright mlir steps product.py:product --html steps.html",
+    ),
+}
+
+
+def attach(command: click.Command, path: tuple[str, ...] = ()) -> None:
+    """Show the examples of a command, and of all below it, at the end of its help."""
+    if (lines := EXAMPLES.get(" ".join(path))) and command.epilog is None:
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  $ {line}" for line in lines)
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            attach(inner, (*path, name))
