@@ -339,3 +339,16 @@ def command(*args):
     done = subprocess.run([sys.executable, "-m", "tunewright", *args], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("name", STANDARD)
+def test_arrays_of_bfloat16_are_computed_by_numpy_and_torch_and_judged(name, session) -> None:
+    narrow = pytest.importorskip("ml_dtypes").bfloat16
+    inputs = [array.astype(narrow) for array in SMALL[name]]
+    right = STANDARD[name].reference(*(array.astype(float) for array in inputs))
+    for provider in ("numpy", "torch"):
+        if provider in registry.installed().absent:
+            continue
+        found = dispatch(name, only=provider, threads=1, session=session)(*inputs)
+        assert found.dtype == narrow
+        assert np.allclose(found.astype(float), right, atol=0.1, rtol=0.02)

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from tunewright.errors import SignatureError
 from tunewright.model.signature import NO_DEFAULT, Parameter
 
+NARROW = "bfloat16"
+
 
 class Array(msgspec.Struct, frozen=True, tag="array"):
     """An array of seeded random numbers; `order` lists its dimensions from slowest to fastest."""
@@ -24,8 +26,8 @@ class Array(msgspec.Struct, frozen=True, tag="array"):
         """The array: normal floats, small integers, fair bools."""
         order = self.order or tuple(range(len(self.shape)))
         shape = tuple(self.shape[i] for i in order)
-        dtype = np.dtype(self.dtype)
-        if dtype.kind in "fc":
+        dtype = _dtype(self.dtype)
+        if dtype.kind in "fc" or dtype.name == NARROW:
             base = rng.standard_normal(shape, dtype=np.float32 if dtype.itemsize <= 4 else np.float64).astype(dtype)
         elif dtype.kind in "iu":
             base = rng.integers(0 if dtype.kind == "u" else -8, 8, size=shape).astype(dtype)
@@ -92,6 +94,17 @@ class Inputs(msgspec.Struct, frozen=True):
                     f'`{parameter.name}: In("M", "K")`, or give the kernel an `inputs=` function'
                 )
         return cls(tuple(made), dict(dims))
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """The dtype of that name; bfloat16 is one only once the package that brings it is loaded."""
+    if name == NARROW:
+        try:
+            import ml_dtypes  # noqa: PLC0415 - only for those who have such arrays
+        except ImportError as error:
+            raise SignatureError("arrays of bfloat16 need a package; try: pip install ml_dtypes") from error
+        name = ml_dtypes.bfloat16
+    return np.dtype(name)
 
 
 def _like(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> Array | Scalar:

@@ -27,7 +27,7 @@ MANY_TERMS = 4096
 HALVES = {"float16": 2e-2, "bfloat16": 5e-2}
 """Allowed error of types that only store: sums are kept in more bits, or nothing would be left of them."""
 
-_WIDER = {"float16": np.float64, "float32": np.float64, "complex64": np.complex128}
+_WIDER = {"bfloat16": np.float64, "float16": np.float64, "float32": np.float64, "complex64": np.complex128}
 
 
 class Nearness(msgspec.Struct, frozen=True):
@@ -133,13 +133,14 @@ def _difference(name: str, wanted: Any, got: Any, near: Nearness) -> str | None:
     if have.dtype.kind in "iu" and near.tolerance is not None:
         wrong = np.abs(have.astype(np.float64) - want) > near.tolerance * np.maximum(np.abs(want), 1)
         allowed = f"within {near.tolerance:g}: as declared"
-    elif have.dtype.kind not in "fc":
+    elif have.dtype.kind not in "fc" and have.dtype.name not in HALVES:
         wrong = want != have
         allowed = "exactly equal"
     else:
         plain = not isinstance(got, np.ndarray | np.generic)  # a Python float holds what single precision gave it
         share, why = near.share(np.dtype(near.coarsest) if plain and near.coarsest else have.dtype)
         exact = _as_held(want, have.dtype)
+        have = have.astype(np.float64) if have.dtype.name in HALVES else have
         sizes = np.sort(np.abs(exact[np.isfinite(exact) & (exact != 0)]))
         scale = sizes[(len(sizes) - 1) // 2] if len(sizes) else 0.0
         with np.errstate(invalid="ignore"):

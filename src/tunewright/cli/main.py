@@ -10,6 +10,7 @@ import click
 from tunewright import __version__
 from tunewright.cli import examples, output
 from tunewright.cli.audit import audit
+from tunewright.cli.bench import bench
 from tunewright.cli.bundle import bundle
 from tunewright.cli.campaign import campaign
 from tunewright.cli.importing import import_
@@ -17,6 +18,7 @@ from tunewright.cli.look import explain, show, trials
 from tunewright.cli.mlir import mlir
 from tunewright.cli.quiet import quiet
 from tunewright.cli.race import race
+from tunewright.cli.record import record
 from tunewright.cli.replay import replay
 from tunewright.cli.report import report
 from tunewright.cli.service import serve, service
@@ -56,6 +58,8 @@ for part in (
     settings,
     space,
     race,
+    bench,
+    record,
     quiet,
     replay,
     report,

@@ -28,7 +28,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.option("--address", default="127.0.0.1", show_default=True, help="Where to listen; others need TLS or a proxy.")
-@click.option("--port", default=PORT, show_default=True)
+@click.option("--port", default=PORT, show_default=True, help="Which port to listen at.")
 @click.option("--open", "is_open", is_flag=True, help="Ask for no token; on this machine alone.")
 @click.option("--proxied", is_flag=True, help="A proxy before this service encrypts.")
 @click.option("--tls-cert", type=_FILE, help="The certificate chain, PEM.")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tunewright.operators import standard
-from tunewright.operators.operator import Implementation, Operator, Support
+from tunewright.operators.operator import NARROW, Implementation, Operator, Support
 
-HALVES = ("float16", "float32", "float64")
+HALVES = ("float16", NARROW, "float32", "float64")
 
 
 def product(a: Any, b: Any, out: Any) -> None:
@@ -71,6 +71,17 @@ def blas_reduce(x: Any, out: Any) -> None:
     np.matmul(x, np.ones(x.shape[1], x.dtype), out=out)
 
 
+def widened(run: Callable[..., None]) -> Callable[..., None]:
+    """The same for bfloat16, of which numpy knows no arithmetic: computed in single precision, then rounded."""
+
+    def narrow(*args: Any) -> None:
+        out = np.empty(args[-1].shape, np.float32)
+        run(*(array.astype(np.float32) for array in args[:-1]), out)
+        args[-1][...] = out
+
+    return narrow
+
+
 def implementations() -> list[Implementation]:
     """All of them; what numpy does without BLAS, halves too."""
     runs: dict[Operator, Callable[..., None]] = {
@@ -78,5 +89,5 @@ def implementations() -> list[Implementation]:
         standard.LAYER_NORM: layer_norm, standard.ATTENTION: attention, standard.TRANSPOSE: transpose,
         standard.REDUCE: reduce,
     }  # fmt: skip
-    plain = [Implementation("numpy", op, run, support=Support(HALVES)) for op, run in runs.items()]
+    plain = [Implementation("numpy", op, run, narrow=widened(run), support=Support(HALVES)) for op, run in runs.items()]
     return [*plain, Implementation("blas", standard.REDUCE, blas_reduce)]

@@ -8,10 +8,10 @@ from importlib import metadata
 from typing import Any
 
 from tunewright.operators import standard
-from tunewright.operators.operator import Implementation, Operator, Support
+from tunewright.operators.operator import NARROW, Implementation, Operator, Support
 from tunewright.ports.plugins import missing
 
-SUPPORT = Support(("float16", "float32", "float64"))
+SUPPORT = Support(("float16", NARROW, "float32", "float64"))
 
 
 def implementations() -> list[Implementation]:
@@ -21,26 +21,32 @@ def implementations() -> list[Implementation]:
     except metadata.PackageNotFoundError as error:
         raise missing("operators", "torch", ImportError(str(error), name="torch")) from error
     return [
-        Implementation("torch", op, _late(op), support=SUPPORT, versions=versions) for op in standard.STANDARD.values()
+        Implementation("torch", op, _late(op), narrow=_late(op, narrow=True), support=SUPPORT, versions=versions)
+        for op in standard.STANDARD.values()
     ]
 
 
-def _late(operator: Operator) -> Callable[..., None]:
+def _late(operator: Operator, *, narrow: bool = False) -> Callable[..., None]:
     """The operator by torch, which takes seconds to load: only who is chosen or raced is called."""
     name = operator.name
 
     def run(*args: Any) -> None:
-        runs()[name](*args)
+        runs(narrow)[name](*args)
 
     return run
 
 
 @cache
-def runs() -> dict[str, Callable[..., None]]:
-    """Functions over numpy arrays; where torch cannot write into an array, its result is copied."""
+def runs(narrow: bool = False) -> dict[str, Callable[..., None]]:
+    """Functions over numpy arrays, of bfloat16 if `narrow`; where torch cannot write into one, its result is copied."""
     import torch  # noqa: PLC0415 - heavy, and only for who has it
 
-    see, functional = torch.from_numpy, torch.nn.functional
+    functional = torch.nn.functional
+
+    def see_narrow(array: Any) -> Any:
+        return torch.from_numpy(array.view("u2")).view(torch.bfloat16)
+
+    see = see_narrow if narrow else torch.from_numpy
 
     def product(a: Any, b: Any, out: Any) -> None:
         torch.matmul(see(a), see(b), out=see(out))

@@ -16,7 +16,7 @@ from tunewright.fronts.tuned import Tuned
 from tunewright.measure.clock import HostTimer
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
-from tunewright.operators.operator import Implementation, Template
+from tunewright.operators.operator import NARROW, Implementation, Template
 from tunewright.ports.backend import Kernel, Launch
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.spaces.space import Space, Variant
@@ -69,8 +69,9 @@ class Entrant(NamedTuple):
 class Function(Python):
     """An implementation that is a plain function, with the versions its speed rests on."""
 
-    def __init__(self, implementation: Implementation) -> None:
-        super().__init__(implementation.run)
+    def __init__(self, implementation: Implementation, signature: Signature) -> None:
+        narrow = implementation.narrow is not None and any(text.startswith(NARROW) for text in signature.args)
+        super().__init__(implementation.narrow if narrow else implementation.run)
         self._versions = dict(implementation.versions)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
@@ -145,7 +146,7 @@ def entrants(
             refused[one.name] = "; ".join(said)
             continue
         try:
-            template = one.template(signature, threads) if one.template else Template(Function(one))
+            template = one.template(signature, threads) if one.template else Template(Function(one, signature))
         except TunewrightError as error:  # sizes that no config of it fits
             refused[one.name] = str(error)
             continue

@@ -13,6 +13,8 @@ from tunewright.spaces.rule import Rule
 from tunewright.spaces.space import Space
 
 FLOATS = ("float32", "float64")
+NARROW = "bfloat16"
+"""Numpy's arrays of it are those of the package ml_dtypes."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,14 @@ Templating = Callable[[Signature, int], Template]
 class Implementation:
     """One way to compute an operator: a function with the operator's arguments, or what makes a template.
 
-    `versions` names the packages that its speed rests on.
+    `narrow` computes arrays of bfloat16, where that takes another function; `versions` names the packages that its
+    speed rests on.
     """
 
     name: str
     operator: Operator
     run: Callable[..., Any] | None = None
     template: Templating | None = None
+    narrow: Callable[..., Any] | None = None
     support: Support = field(default_factory=Support)
     versions: Mapping[str, str] = field(default_factory=dict)

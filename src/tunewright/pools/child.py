@@ -117,7 +117,7 @@ def serve(channel: Channel, make: Callable[[], Bench], limits: Limits, *, builds
     channel.send(Note(ready=True))
     while (body := channel.wait()) is not None:
         # Comparing results takes memory too, in double precision, and is not the candidate's doing.
-        _limit_memory(limits.memory + 10 * bench.nbytes)
+        limit_memory(limits.memory + 10 * bench.nbytes)
         task = wire.decode(body, Task)
         try:
             if task.entry is not None and builds:
@@ -143,7 +143,7 @@ def _built(bench: Bench, config: Config) -> Note:
     return Note(built=tuple(dict.fromkeys(artifact.name for artifact in made if isinstance(artifact, Path))))
 
 
-def _limit_memory(more: int) -> None:
+def limit_memory(more: int) -> None:
     """Allow `more` bytes of data beyond what the process has now."""
     if not sys.platform.startswith("linux"):
         return

@@ -34,7 +34,7 @@ GLANCE = 0.02
 
 # Not `-m`: the child must be the very module that a kernel loaded there imports.
 _CHILD = "from tunewright.pools.child import main; main()"
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Worker:
         with theirs:
             if self.attempt.target is None:
                 return Channel(ours), self._fork(ours, theirs)
-            threads = dict.fromkeys(_THREAD_VARIABLES, str(self.attempt.threads))
+            threads = dict.fromkeys(THREAD_VARIABLES, str(self.attempt.threads))
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _CHILD, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
@@ -215,18 +215,18 @@ class Worker:
         if self._stage is None and code == -signal.SIGKILL:
             # Not the config's fault: the system or a person ended the worker before it began.
             self.unborn = True
-            return self._failed(Kind.CRASHED, f"{_fate(code)} before it began{said}")
+            return self._failed(Kind.CRASHED, f"{fate(code)} before it began{said}")
         if self._stage is None:
             raise BackendError(
-                f"a worker died before it could try anything ({_fate(code)}){said}; "
+                f"a worker died before it could try anything ({fate(code)}){said}; "
                 "the reference or, without one, the default config crashes"
             )
         used, limit = self._peak - self._base, self.attempt.limits.memory
         if used > limit / 2:  # seen at the last glance: most programs do not survive an allocation that fails
             return self._failed(
-                Kind.MEMORY, f"it used more than {used >> 20:,} of {limit >> 20:,} MiB, then {_fate(code)}{said}"
+                Kind.MEMORY, f"it used more than {used >> 20:,} of {limit >> 20:,} MiB, then {fate(code)}{said}"
             )
-        return self._failed(Kind.CRASHED, f"{_fate(code)}{said}")
+        return self._failed(Kind.CRASHED, f"{fate(code)}{said}")
 
     def _failed(self, kind: Kind, reason: str) -> Trial:
         self.spent = True
@@ -237,11 +237,7 @@ class Worker:
         return Trial(self.entry.config, failure, built, ran, at=time.time())
 
     def _last_words(self) -> str:
-        size = self._output.seek(0, os.SEEK_END)
-        self._output.seek(max(0, size - 400))
-        lines = self._output.read().decode(errors="replace").split("\n")
-        tail = " ".join(line.strip() for line in lines[-6:] if line.strip())
-        return f": {tail[-300:]}" if tail else ""
+        return last_words(self._output)
 
     def _reap(self) -> int:
         """The exit code of the ended child."""
@@ -254,12 +250,7 @@ class Worker:
         return code
 
     def _resident(self) -> int:
-        """Bytes of memory the child holds now; the peak that the system keeps includes its parent's."""
-        try:
-            with open(f"/proc/{self._pid}/statm") as file:
-                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except OSError:
-            return 0
+        return resident(self._pid)
 
     def close(self) -> None:
         """End the child and whatever it started."""
@@ -274,7 +265,25 @@ class Worker:
         self._output.close()
 
 
-def _fate(code: int) -> str:
+def resident(pid: int) -> int:
+    """Bytes of memory a process holds now; the peak that the system keeps includes its parent's."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def last_words(output: IO[bytes]) -> str:
+    """The end of what a process wrote, to be said after its fate; empty if it wrote nothing."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - 400))
+    lines = output.read().decode(errors="replace").split("\n")
+    tail = " ".join(line.strip() for line in lines[-6:] if line.strip())
+    return f": {tail[-300:]}" if tail else ""
+
+
+def fate(code: int) -> str:
+    """How a process ended, in words."""
     if code >= 0:
         return f"the process exited with status {code}"
     return f"killed by {signal.Signals(-code).name}"

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tunewright.report import words
+from tunewright.report import document, words
 
 
 class Cause(StrEnum):
@@ -165,31 +165,18 @@ def cost(symptom: Symptom, calls: int) -> str:
     return f"{' + '.join(parts)} = {words.seconds(symptom.stake(calls))} in {words.counted(calls, 'call')}"
 
 
-_STYLE = """
-body{margin:0 auto;max-width:70em;padding:2em;font:15px/1.5 system-ui,sans-serif;color:#1b1f24;background:#fff}
-h1{font-size:22px}h2{font-size:16px;margin-top:2em}article{border-left:4px solid #d1242f;padding:.2em 1em;margin:1em 0}
-article.slow{border-color:#bf8700}.cost{float:right;color:#57606a}code,pre{font:13px ui-monospace,monospace}
-pre{background:#f6f8fa;padding:.5em;overflow:auto}.do{color:#116329}.bar{background:#0969da;height:12px}
-td{padding:2px 12px 2px 0}td.bars{width:30em}.place{color:#57606a}.well{color:#116329}
-"""
-
-
 def page(found: Diagnosis) -> str:
     """A diagnosis as a page that needs nothing else."""
-    title = escape(f"{found.name}: what torch.compile makes of it")
     count = words.counted(len(found.symptoms), "symptom")
     head = f"<p>{count}, ranked by the time at stake in {found.calls:,} calls.</p>"
     body = head if found.symptoms else '<p class="well">Nothing was found.</p>'
     body += "".join(_article(symptom, found.calls) for symptom in found.symptoms)
-    body += _bars("Where compiling spent its time", found.phases) + _bars("A call", found.times)
+    body += document.bars("Where compiling spent its time", found.phases) + document.bars("A call", found.times)
     if found.drifts:
         rows = "".join(f"<tr><td>{escape(one.layer)}<td>{one.eager:.1e}<td>{one.compiled:.1e}" for one in found.drifts)
         body += f"<h2>Error against double precision</h2><table><tr><td>layer<td>eager<td>compiled{rows}</table>"
     body += "".join(f"<p>Note: {escape(note)}</p>" for note in found.notes)
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
-        f"<h1>{title}</h1>{body}</html>\n"
-    )
+    return document.whole(f"{found.name}: what torch.compile makes of it", body)
 
 
 def _article(symptom: Symptom, calls: int) -> str:
@@ -200,15 +187,3 @@ def _article(symptom: Symptom, calls: int) -> str:
         f'<div class="place">{escape(str(symptom.place))}</div>{code}<p>{escape(symptom.wrong)}</p>'
         f'<p class="do">{escape(symptom.remedy)}</p></article>'
     )
-
-
-def _bars(title: str, rows: Sequence[tuple[str, float]]) -> str:
-    if not rows:
-        return ""
-    most = max(taken for _, taken in rows) or 1.0
-    drawn = "".join(
-        f'<tr><td>{escape(name)}<td>{words.seconds(taken)}<td class="bars"><div class="bar" '
-        f'style="width:{100 * taken / most:.1f}%"></div>'
-        for name, taken in rows
-    )
-    return f"<h2>{escape(title)}</h2><table>{drawn}</table>"

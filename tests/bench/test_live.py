@@ -1,0 +1,73 @@
+"""Live: two builds of one package, raced in turn."""
+
+import pytest
+
+from tunewright.bench.bouts import Terms
+from tunewright.bench.calls import Call
+from tunewright.bench.driving import Plan
+from tunewright.bench.live import versus
+from tunewright.bench.seat import Build, processors
+from tunewright.errors import SettingsError
+
+SOURCE = """
+import numpy as np
+from tunewright.operators import Implementation
+from tunewright.operators.standard import REDUCE
+
+def changed(x, out):
+    for _ in range({times}):
+        np.add.reduce(x, axis=-1, out=out)
+
+def dying(x, out):
+    {dies}
+    changed(x, out)
+
+def implementations():
+    return [Implementation(one.__name__, REDUCE, one) for one in (changed, dying)]
+"""
+CALL = Call("reduce", {"M": 32, "N": 512})
+
+
+def build(folder, times, dies="pass", src=False):
+    place = folder / "src" if src else folder
+    place.mkdir(parents=True)
+    (place / "ours.py").write_text(SOURCE.format(times=times, dies=dies))
+    return Build.at(str(folder), ("ours:implementations",))
+
+
+@pytest.mark.slow
+def test_twice_the_work_is_slower_in_the_build_that_does_it_and_a_crash_there_is_broken(tmp_path) -> None:
+    before = build(tmp_path / "old", 50, src=True)
+    after = build(tmp_path / "new", 100, dies="__import__('os').abort()")
+    cells = [(CALL, "changed"), (CALL, "dying")]
+    found = versus(Plan(terms=Terms(rounds=12), sittings=3), (before, after), cells, lambda said: None)
+    changed, dying = found.changes
+    assert changed.verdict == "slower"
+    assert 1.5 < changed.ratio < 2.6
+    assert dying.verdict == "broken"
+    assert "SIGABRT" in dying.reason
+
+
+def test_a_build_is_a_checkout_an_environment_or_an_interpreter(tmp_path) -> None:
+    (tmp_path / "checkout" / "src").mkdir(parents=True)
+    assert Build.at(str(tmp_path / "checkout")).paths == (str(tmp_path / "checkout" / "src"),)
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("")
+    python.chmod(0o755)
+    for place in (tmp_path / "env", python):
+        made = Build.at(str(place))
+        assert made.python == str(python)
+        assert made.search_path() == ""
+    with pytest.raises(SettingsError, match="no build at"):
+        Build.at(str(tmp_path / "nowhere"))
+
+
+def test_all_of_a_sitting_run_on_the_same_processors_and_the_next_on_others() -> None:
+    import os
+
+    ours = sorted(os.sched_getaffinity(0))
+    assert processors(1, 0) == (ours[0],)
+    assert processors(1, 1) == (ours[1 % len(ours)],)
+    assert processors(len(ours)) == tuple(ours)
+    assert len(processors(10 * len(ours))) == len(ours)
