@@ -129,8 +129,9 @@ def bench() -> None:
 def run(more: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Compare implementations of operators: who is fastest at which call, by how much, and is it right?
 
-    OPERATOR is one more way to say --op. All implementations of a call run in turn, round by round, so that a comparison is between neighbours in time; all
-    of that is repeated in several sittings, in new processes. Options may come in any order.
+    OPERATOR is one more way to say --op. All implementations of a call run in turn, round by round, so that a
+    comparison is between neighbours in time; all of that is repeated in several sittings, in new processes. Options may
+    come in any order.
 
     \b
       tunewright bench --op gemm --impl all --shapes llama-7b --dtype bf16 --baseline numpy --isolate --save runs/a
