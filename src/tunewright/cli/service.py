@@ -67,7 +67,8 @@ def serve(store: str | None, **given: Any) -> None:
         output.say(f"the store is away, and requests are turned away until it is back: {error}")
         has_tokens = True
     if not has_tokens and not serving.open:
-        output.say("nobody has a token yet; make one with `tunewright service token add NAME --scope read`")
+        said = "make one with `tunewright service token add NAME --scope read`, or serve this machine alone with --open"
+        output.say(f"nobody has a token yet; {said}")
     kind = "https" if serving.certificate else "http"
     output.say(f"serving {settings.store_name} at {kind}://{serving.address}:{serving.port}")
     running.run(serving)
