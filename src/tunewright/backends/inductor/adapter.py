@@ -33,12 +33,26 @@ HOOKS = {
     "torch._dynamo.config.recompile_limit": "how many recompilations there may be",
     "torch._dynamo.eval_frame.OptimizedModule": "models that are compiled already",
     "torch._dynamo.eval_frame.OptimizeContext": "functions that are compiled already",
+    "torch._inductor.aoti_compile_and_package": "what a bundle holds",
+    "torch._C._aoti.AOTIModelPackageLoader": "what a bundle holds",
+    "torch.utils._pytree.treespec_loads": "how results are nested",
+    "torch.utils._pytree.tree_unflatten": "how results are nested",
+    "torch.utils._pytree.tree_leaves": "how arguments are nested",
+    "torch._dynamo.utils.counters": "what was compiled after loading",
+    "torch._inductor.remote_cache.RemoteCacheBackend": "what other machines compiled",
+    "torch._inductor.remote_cache.RemoteFxGraphCache.backend_override_cls": "what other machines compiled",
+    "torch._inductor.remote_cache.RemoteAOTAutogradCache.backend_override_cls": "what other machines compiled",
+    "torch._functorch.config.patch": "what other machines compiled",
+    "torch.fx.passes.graph_transform_observer.GraphTransformObserver": "what each pass changes",
+    "torch._inductor.select_algorithm.get_algorithm_selector_cache": "what Inductor races",
+    "torch._inductor.codecache.PyCodeCache.modules": "what each kernel takes",
 }
 """What of PyTorch's inside is used, and what needs it."""
 
 BREAK, RECOMPILED, METRICS, EVENT = "dynamo_graph_break_reason", "recompile_reasons", "compilation_metrics", "event"
 CODE = "inductor_output_code"
 CACHES = ("fx_graph_cache", "aotautograd_cache")
+GRAPHS = ("dynamo_output_graph",)
 
 
 class Record(NamedTuple):
@@ -76,19 +90,19 @@ _ABSENT = object()
 class _Listener(logging.Handler):
     """Keeps what is said on the channel that TORCH_TRACE writes to files."""
 
-    def __init__(self, heard: list[Record]) -> None:
+    def __init__(self, heard: list[Record], everything: bool) -> None:
         super().__init__()
-        self._heard = heard
+        self._heard, self._everything = heard, everything
 
     def emit(self, record: logging.LogRecord) -> None:
         said: dict[str, Any] = getattr(record, "metadata", {})
         text = str(getattr(record, "payload", None) or "")
         frame = f"{said['frame_id']}/{said.get('frame_compile_id', 0)}" if "frame_id" in said else ""
-        if (made := _record(said, text)) is not None:
+        if (made := _record(said, text, self._everything)) is not None:
             self._heard.append(Record(made[0], frame, made[1], text))
 
 
-def _record(said: Mapping[str, Any], text: str) -> tuple[str, Mapping[str, Any]] | None:
+def _record(said: Mapping[str, Any], text: str, everything: bool) -> tuple[str, Mapping[str, Any]] | None:
     """The name and fields of something said; None for what nobody asks for."""
     if METRICS in said:
         return METRICS, said[METRICS]
@@ -100,14 +114,16 @@ def _record(said: Mapping[str, Any], text: str) -> tuple[str, Mapping[str, Any]]
     if name.startswith(CACHES):
         told = json.loads(text) if text.startswith("{") else {}
         return name, told if isinstance(told, dict) else {}
-    return (name, {}) if name in (BREAK, RECOMPILED) else None
+    if everything and not name:
+        name = next((one for one in GRAPHS if one in said), "")
+    return (name, {}) if name in (BREAK, RECOMPILED) or (everything and name) else None
 
 
 @contextmanager
-def overheard() -> Iterator[list[Record]]:
-    """What the compiler says while this is open."""
+def overheard(*, everything: bool = False) -> Iterator[list[Record]]:
+    """What the compiler says while this is open: what a doctor asks for, or everything that has a name."""
     heard: list[Record] = []
-    listener, channel = _Listener(heard), hook("torch._logging._internal.trace_log")
+    listener, channel = _Listener(heard, everything), hook("torch._logging._internal.trace_log")
     channel.addHandler(listener)
     try:
         yield heard

@@ -39,13 +39,19 @@ def examine_made(
     made: Any, asked: Place, how: dict[str, Any], *, calls: int = CALLS, layers: bool = False
 ) -> Diagnosis:
     """The same for a model and the arguments of each call, as a function returned them; in eval mode, no gradients."""
+    model, given = parted(made)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and bool(getattr(model, "training", True))):
+        return examine(model, given, how, asked=asked, calls=calls, layers=layers)
+
+
+def parted(made: Any) -> tuple[Any, list[tuple[Any, ...]]]:
+    """What a function made, as a model and the arguments of each call."""
     if not isinstance(made, tuple) or len(made) < 2 or not all(isinstance(one, tuple) for one in made[1:]):
         raise SignatureError(
             "make() must return a model and the arguments of each call as tuples: `return model, (x,)`"
         )
     model, *given = made
-    with torch.set_grad_enabled(torch.is_grad_enabled() and bool(getattr(model, "training", True))):
-        return examine(model, given, how, asked=asked, calls=calls, layers=layers)
+    return model, given
 
 
 def examine(
