@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tunewright.backends.inductor.names import decision_of, is_told
 from tunewright.backends.replay import Recording
 from tunewright.cli import knobs, output
 from tunewright.cli.targets import callable_at, json_option, session_for, shape_option, sizes_of, store_option
@@ -98,7 +99,8 @@ def _one_key(session: Session, kernel: str | None, prefix: str) -> Key:
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", required=False)
+@click.option("--kernel", "generated", help="A generated kernel's name, as code, profiles and reports show it.")
 @click.option("--knobs", "by_knob", is_flag=True, help="Also say which knobs mattered in what was tried.")
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it knob by knob: .png, .svg, .html."
@@ -106,12 +108,27 @@ def _one_key(session: Session, kernel: str | None, prefix: str) -> Key:
 @shape_option
 @store_option
 @json_option
-def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> None:
+def explain(target: str | None, shapes: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> None:
     """Say why the kernel TARGET (FILE.py:NAME) gets its config.
 
     Evidence, ties and conditions of the decision; where there is none, which fields of which stored keys differ.
+    With --kernel instead, say which decision a kernel comes from that torch.compile wrote.
     """
-    kernel = callable_at(target)
+    if (generated := options.pop("generated")) is not None:
+        _traced(generated, session_for(None, {"store": store}), as_json=as_json)
+        return
+    if target is None:
+        raise click.UsageError("name a kernel: FILE.py:NAME, or --kernel with the name of a generated one")
+    answers = _answers(target, shapes, store, options | {"as_json": as_json})
+    if as_json:
+        output.as_json(answers[0] if len(answers) == 1 else answers)
+
+
+def _answers(
+    target: str, shapes: tuple[str, ...], store: str | None, options: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """What there is to say of a kernel at each shape; said aloud too, where people read it."""
+    kernel, as_json = callable_at(target), options["as_json"]
     session = session_for(kernel, {"store": store})
     answers: list[dict[str, Any]] = []
     wanted = list(sizes_of(kernel, shapes))
@@ -147,8 +164,26 @@ def explain(target: str, shapes: tuple[str, ...], store: str | None, as_json: bo
             knobs.draw(options["plot"], problem.key, tried, decision)
             if not as_json:
                 output.say(f"{options['plot']}: {words.counted(len(tried), 'trial')}, knob by knob")
+    return answers
+
+
+def _traced(generated: str, session: Session, *, as_json: bool) -> None:
+    """The decision that a generated kernel comes from."""
+    if is_told(generated):
+        raise NoDecision(f"{generated} is as an override says, which the program gave: look for `overrides=` there")
+    if not (digest := decision_of(generated)):
+        raise NoDecision(f"{generated} names no decision: only kernels do that tunewright.torch had compiled")
+    found = [one for one in session.store.decisions() if one.key.digest.startswith(digest)]
+    if not found:
+        where = session.settings.store_name
+        raise NoDecision(f"no key in {where} begins with {digest}; it was decided elsewhere: give --store")
     if as_json:
-        output.as_json(answers[0] if len(answers) == 1 else answers)
+        output.as_json({"kernel": generated, "digest": found[0].key.digest, "decision": output.plain(found[0])})
+        return
+    key = found[0].key
+    output.say(f"{key.kernel}  {key.signature} · {key.device}", "bold")
+    output.say("  " + ", ".join(f"{name} {value}" for name, value in key.mode.items() if value))
+    _evidence(key, found[0])
 
 
 def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: str) -> None:
@@ -156,7 +191,7 @@ def _explained(problem: Problem, decision: Decision | None, near: Near, remedy: 
     output.say(f"{key.kernel}  {key.signature} · {key.device}", "bold")
     output.say("  " + ", ".join(f"{name} {value}" for name, value in key.mode.items()))
     if decision is not None:
-        _evidence(problem, decision)
+        _evidence(key, decision, problem.exact)
         if decision.tier in SAME:
             return
         output.say("that is what frozen mode serves; nothing is decided for this key itself")
@@ -179,16 +214,16 @@ def _entrants(kernel: Dispatched, args: list[Any], *, aloud: bool) -> dict[str, 
     return found
 
 
-def _evidence(problem: Problem, decision: Decision) -> None:
+def _evidence(key: Key, decision: Decision, exact: Key | None = None) -> None:
     """Why this config: how it was found, what tied with it, under which conditions."""
     output.say(f"{decision.tier}: {verdict(decision)}")
-    if decision.tier is Tier.BUCKET and problem.exact is not None:
-        output.say(f"  {problem.exact.signature} is served by its bucket")
+    if decision.tier is Tier.BUCKET and exact is not None:
+        output.say(f"  {exact.signature} is served by its bucket")
     if (evidence := decision.evidence) is None:
         return
     output.say(
         f"found by {evidence.strategy} (seed {evidence.seed}) in {words.counted(evidence.trials, 'trial')}, "
-        f"{evidence.failures} failed; {evidence.clock} clock, {problem.key.mode.get('regime', 'hot')}; "
+        f"{evidence.failures} failed; {evidence.clock} clock, {key.mode.get('regime', 'hot')}; "
         f"{evidence.when}; tunewright {evidence.versions.get('tunewright', '?')}"
     )
     if evidence.remains is not None:

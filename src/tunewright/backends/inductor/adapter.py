@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -46,6 +46,24 @@ HOOKS = {
     "torch.fx.passes.graph_transform_observer.GraphTransformObserver": "what each pass changes",
     "torch._inductor.select_algorithm.get_algorithm_selector_cache": "what Inductor races",
     "torch._inductor.codecache.PyCodeCache.modules": "what each kernel takes",
+    "torch._guards.TracingContext": "what a graph becomes in several ways",
+    "torch._inductor.compile_fx.compile_fx": "what a graph becomes in several ways",
+    "torch._inductor.cpp_builder.get_cpp_compiler": "which compiler a decision rests on",
+    "torch._inductor.cpp_builder.get_compiler_version_info": "which compiler a decision rests on",
+    "torch._inductor.codegen.cpp.get_fused_kernel_name": "which decision a kernel comes from",
+    "torch._inductor.custom_graph_pass.CustomGraphPass": "what is dead in a graph",
+    "torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__": "who computes a matrix product",
+    "torch._inductor.select_algorithm.AlgorithmSelectorCache.get_inputs": "how long a matrix product takes",
+    "torch._inductor.select_algorithm.DataProcessorChoiceCallerWrapper": "how long a matrix product takes",
+    "torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate.add_choices": "who computes a matrix product",
+    "torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate._cache_blocking": "who computes a matrix product",
+    "torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate._thread_blocking": "who computes a matrix product",
+    "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemmFP32Vec": "who computes a matrix product",
+    "torch._inductor.codegen.cpp_micro_gemm.micro_gemm_configs": "who computes a matrix product",
+    "torch._inductor.codegen.cpp_utils.GemmBlocking": "who computes a matrix product",
+    "torch._inductor.virtualized.V": "who computes a matrix product",
+    "torch._inductor.kernel.mm.aten_mm": "what an unpacked product takes",
+    "torch._inductor.lowering.permute": "what an unpacked product takes",
 }
 """What of PyTorch's inside is used, and what needs it."""
 
@@ -67,6 +85,9 @@ class Record(NamedTuple):
 def hook(path: str) -> Any:
     """A part of PyTorch's inside."""
     names = path.split(".")
+    if "codegen" in names:  # its modules import each other in a circle, which must be entered elsewhere
+        with suppress(ModuleNotFoundError):
+            import_module("torch._inductor.lowering")
     for split in range(len(names) - 1, 0, -1):
         try:
             found: Any = import_module(".".join(names[:split]))

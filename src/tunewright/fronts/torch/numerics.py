@@ -47,9 +47,9 @@ def _drift(name: str, patient: Patient) -> Drift:
     (arguments,) = patient.calls
     seen = visit(patient)
     with torch.no_grad(), quietly():
-        right = _flat(_doubled(patient.fn)(*map(_double, arguments)))
-        eager = _flat(patient.fresh()(*_cloned(arguments)))
-    return Drift(name, _error(eager, right), _error(_flat(seen.results), right))
+        right = flat(doubled(patient.fn)(*map(double, arguments)))
+        eager = flat(patient.fresh()(*cloned(arguments)))
+    return Drift(name, error(eager, right), error(flat(seen.results), right))
 
 
 def _random(patient: Patient) -> bool:
@@ -58,7 +58,7 @@ def _random(patient: Patient) -> bool:
     for seed in (1, 2):
         with torch.random.fork_rng(), torch.no_grad(), quietly():
             torch.manual_seed(seed)
-            results.append(_flat(patient.fresh()(*_cloned(patient.calls[0]))))
+            results.append(flat(patient.fresh()(*cloned(patient.calls[0]))))
     return not all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
@@ -79,7 +79,7 @@ def _keeper(given: dict[str, tuple[Any, ...]], name: str) -> Callable[..., None]
     """A hook that keeps the arguments of the first call."""
 
     def keep(_: Any, arguments: tuple[Any, ...]) -> None:
-        given.setdefault(name, _cloned(arguments))
+        given.setdefault(name, cloned(arguments))
 
     return keep
 
@@ -91,7 +91,7 @@ def _bad(one: Drift, eps: float) -> bool:
 def _eps(patient: Patient) -> float:
     """The coarsest precision among arguments and weights."""
     weights = patient.fn.parameters() if isinstance(patient.fn, torch.nn.Module) else ()
-    known = [one for one in (*_flat(patient.calls[0]), *weights) if one.dtype.is_floating_point]
+    known = [one for one in (*flat(patient.calls[0]), *weights) if one.dtype.is_floating_point]
     return max((float(torch.finfo(one.dtype).eps) for one in known), default=float(torch.finfo(torch.float32).eps))
 
 
@@ -101,7 +101,7 @@ def _place(patient: Patient, layer: str) -> Place:
     return Patient(patient.fn.get_submodule(layer), patient.calls, asked=patient.place()).place()
 
 
-def _error(got: Sequence[Any], right: Sequence[Any]) -> float:
+def error(got: Sequence[Any], right: Sequence[Any]) -> float:
     """The distance of results from the right ones, as a share of their size."""
     worst = 0.0
     for one, other in zip(got, right, strict=True):
@@ -111,21 +111,24 @@ def _error(got: Sequence[Any], right: Sequence[Any]) -> float:
     return worst
 
 
-def _flat(value: Any) -> list[Any]:
+def flat(value: Any) -> list[Any]:
     """The tensors in a result."""
     if isinstance(value, torch.Tensor):
         return [value.detach()]
     inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [tensor for one in inside for tensor in _flat(one)]
+    return [tensor for one in inside for tensor in flat(one)]
 
 
-def _double(value: Any) -> Any:
+def double(value: Any) -> Any:
+    """An argument in double precision, if it is a tensor of numbers that are not whole."""
     return value.detach().double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
 
 
-def _doubled(fn: Any) -> Any:
+def doubled(fn: Any) -> Any:
+    """A model in double precision."""
     return copy.deepcopy(fn).double() if isinstance(fn, torch.nn.Module) else fn
 
 
-def _cloned(values: Sequence[Any]) -> tuple[Any, ...]:
+def cloned(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments that may be written to."""
     return tuple(value.detach().clone() if isinstance(value, torch.Tensor) else value for value in values)

@@ -1,0 +1,146 @@
+"""Templates: Inductor's C++ matrix product drawn otherwise than it would by itself, and a microkernel of our own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from tunewright.backends.inductor.adapter import hook
+from tunewright.errors import BackendError
+
+_MICRO = "torch._inductor.codegen.cpp_micro_gemm"
+_TEMPLATE = "torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate"
+
+OWN = "Own512"
+"""The microkernel that is not PyTorch's."""
+
+
+class Blueprint(msgspec.Struct, frozen=True):
+    """How the template computes a product: microkernel, register block, cache blocks, slices of k, prefetching.
+
+    Blocks are rows, columns and depth; cache blocks count register blocks, and 0 is all there are. No cache blocks
+    leaves them to Inductor.
+    """
+
+    micro: str
+    register: tuple[int, int, int]
+    cache: tuple[int, int, int] | None = None
+    slices: int = 1
+    prefetch: bool = False
+
+    def __str__(self) -> str:
+        told = [f"{self.micro} {'x'.join(map(str, self.register))}"]
+        told += [f"cache {'x'.join(map(str, self.cache))}"] if self.cache else []
+        told += [f"{self.slices} slices"] if self.slices > 1 else []
+        return ", ".join([*told, *(["prefetching"] if self.prefetch else [])])
+
+
+# A block of rows times a vector of columns at a time, all sums in registers; bf16 weights are widened as they come.
+OWN_SOURCE = r"""
+#include <immintrin.h>
+template <int64_t BLOCK_M, int64_t BLOCK_N, bool accum, bool prefetch=false>
+inline __attribute__((always_inline)) void {{kernel_name}}_kernel(
+    const {{input_t}}* __restrict__ A, const {{input2_t}}* __restrict__ B, {{output_t}}* __restrict__ C,
+    int64_t K, int64_t lda, int64_t ldb, int64_t ldc) {
+    constexpr int rows = BLOCK_M, vectors = BLOCK_N / 16;
+    __m512 sums[rows][vectors];
+    _Pragma("GCC unroll 32") for (int i = 0; i < rows; i++) {
+        _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++)
+            sums[i][j] = accum ? _mm512_loadu_ps(C + i * ldc + j * 16) : _mm512_setzero_ps();
+    }
+    for (int64_t k = 0; k < K; k++) {
+        __m512 right[vectors];
+        _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++) {
+            if constexpr (prefetch) _mm_prefetch((const char*)(B + (k + 32) * ldb + j * 16), _MM_HINT_T0);
+{%- if input2_dtype == torch.bfloat16 %}
+            right[j] = _mm512_castsi512_ps(_mm512_slli_epi32(
+                _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)(B + k * ldb + j * 16))), 16));
+{%- else %}
+            right[j] = _mm512_loadu_ps(B + k * ldb + j * 16);
+{%- endif %}
+        }
+        _Pragma("GCC unroll 32") for (int i = 0; i < rows; i++) {
+            __m512 left = _mm512_set1_ps(static_cast<float>(A[i * lda + k]));
+            _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++)
+                sums[i][j] = _mm512_fmadd_ps(left, right[j], sums[i][j]);
+        }
+    }
+    _Pragma("GCC unroll 32") for (int i = 0; i < rows; i++) {
+        _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++) _mm512_storeu_ps(C + i * ldc + j * 16, sums[i][j]);
+    }
+}
+"""
+
+
+@cache
+def _own() -> Any:
+    """Our microkernel as a class: PyTorch's for vectors, with another kernel in it."""
+    return type(f"CppMicroGemm{OWN}", (hook(f"{_MICRO}.CppMicroGemmFP32Vec"),), {"TEMPLATE_KERNEL": OWN_SOURCE})
+
+
+@cache
+def _listed() -> dict[Any, Any]:
+    """Every microkernel with the ways it is known to work; ours is not in PyTorch's table, whose own choice stays.
+
+    Read once: while a product is drawn, that table holds one of them only.
+    """
+    table = hook(f"{_MICRO}.micro_gemm_configs")
+    return {**table, _own(): table[hook(f"{_MICRO}.CppMicroGemmFP32Vec")]}
+
+
+@contextmanager
+def only(blueprint: Blueprint, dtype: Any) -> Iterator[None]:
+    """Inductor knows one microkernel while this is open: the blueprint's."""
+    table = _listed()
+    kind = next((one for one in table if one.__name__ == f"CppMicroGemm{blueprint.micro}"), None)
+    known = [one for one in table.get(kind, ()) if one.input_dtype == dtype and one.input2_dtype == dtype]
+    if kind is None or not known:
+        raise BackendError(f"there is no microkernel {blueprint.micro} for {dtype}; take another")
+    block = hook("torch._inductor.codegen.cpp_utils.GemmBlocking")(*blueprint.register)
+    one = dataclasses.replace(known[0], register_blocking=block)
+    with patch.dict(hook(f"{_MICRO}.micro_gemm_configs"), {_prefetching(kind, blueprint): [one]}, clear=True):
+        yield
+
+
+def _prefetching(kind: Any, blueprint: Blueprint) -> Any:
+    """The microkernel, which fetches ahead if the blueprint says so."""
+    if not blueprint.prefetch:
+        return kind
+
+    def codegen_call(self: Any, *args: Any, **more: Any) -> Any:
+        return kind.codegen_call(self, *args, **{**more, "prefetch": True})
+
+    return type(kind.__name__, (kind,), {"codegen_call": codegen_call})
+
+
+def chosen(blueprint: Blueprint, dtype: Any) -> Any:
+    """The template as a class that follows a blueprint, whenever it is written out: to be timed, and in the end."""
+    base, blocking = hook(_TEMPLATE), hook("torch._inductor.codegen.cpp_utils.GemmBlocking")
+
+    def thread_blocking(self: Any, threads: int) -> Any:
+        if blueprint.slices == 1:
+            return base._thread_blocking(self, threads)
+        shares = (1, max(1, threads // blueprint.slices), blueprint.slices)
+        sizes = zip((self.m, self.n, self.k), self.register_blocking, shares, strict=True)
+        return blocking(*(math.ceil(math.ceil(size / block) / share) for size, block, share in sizes))
+
+    def cache_blocking(self: Any, threads: int) -> Any:
+        if blueprint.cache is None:
+            return base._cache_blocking(self, threads)
+        return blocking(*(min(some or most, most) for some, most in zip(blueprint.cache, self.thread_blocking(threads),
+                                                                        strict=True)))  # fmt: skip
+
+    def render(self: Any, *args: Any, **more: Any) -> Any:
+        with only(blueprint, dtype):
+            told = base.render(self, *args, **more)
+        return f"// {blueprint}\n{told}" if isinstance(told, str) else told
+
+    methods = {"_thread_blocking": thread_blocking, "_cache_blocking": cache_blocking, "render": render}
+    return type("ChosenGemmTemplate", (base,), methods)
