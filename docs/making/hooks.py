@@ -1,7 +1,6 @@
 """Hooks of the book: pages that are made from what lies elsewhere, and links that leave `docs/`.
 
-A link to a file of the project outside `docs/` leads to a page that shows it. Pages listed as `coming` in mkdocs.yml
-are in the navigation once they exist; until then a link to one is plain text.
+A link to a file of the project outside `docs/` leads to a page that shows it.
 """
 
 from __future__ import annotations
@@ -37,28 +36,26 @@ FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Complete the navigation: folders become their pages, what is not written yet goes, what has no place gets one."""
-    docs, coming = Path(config.docs_dir), config.extra["coming"]
+    """Complete the navigation: folders become their pages, and what has no place gets one."""
+    docs = Path(config.docs_dir)
     known: set[str] = set()
-    nav = _pruned(config.nav, docs, coming, known)
+    nav = _completed(config.nav, docs, known)
     homeless = sorted(path.name for path in docs.glob("*.md") if path.name not in known)
     config.nav = [*nav, {"More": homeless}] if homeless else nav
     return config
 
 
-def _pruned(entry: Any, docs: Path, coming: list[str], known: set[str]) -> Any:
-    """A part of the navigation without what does not exist yet."""
+def _completed(entry: Any, docs: Path, known: set[str]) -> Any:
+    """A part of the navigation with folders as their pages; `known` gathers what is in it."""
     if isinstance(entry, list):
-        kept = [_pruned(one, docs, coming, known) for one in entry]
-        return [one for one in kept if one]
+        return [_completed(one, docs, known) for one in entry]
     if isinstance(entry, dict):
         ((title, inner),) = entry.items()
-        kept = _pruned(inner, docs, coming, known)
-        return {title: kept} if kept else None
+        return {title: _completed(inner, docs, known)}
     if entry.endswith("/"):
         return [f"{entry}{path.name}" for path in sorted((docs / entry).glob("*.md"))]
     known.add(entry)
-    return None if entry in coming and not (docs / entry).exists() else entry
+    return entry
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -88,8 +85,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def turned(found: re.Match[str]) -> str:
         mark, words, target, anchor = found.groups()
         place = posixpath.normpath(posixpath.join(here, target))
-        if place in config.extra["coming"] and files.get_file_from_path(place) is None:
-            return words
         if not place.startswith("../"):
             return found[0]
         shown = posixpath.relpath(_place(place.removeprefix("../")), here or ".")

@@ -72,11 +72,12 @@ def test_drawings_are_those_that_the_script_draws() -> None:
         assert (DOCS / "pictures" / f"{name}.svg").read_text() == str(draw()), name
 
 
-def test_the_navigation_has_what_is_written_and_nothing_else(tmp_path) -> None:
+def test_every_page_has_a_place_in_the_navigation(tmp_path) -> None:
     from hooks import on_config
 
-    for name in ("index.md", "late.md", "stray.md"):
+    (tmp_path / "notes").mkdir()
+    for name in ("index.md", "stray.md", "notes/1.md", "notes/2.md"):
         (tmp_path / name).write_text("# A page\n")
-    nav = [{"Start": ["index.md", "late.md", "later.md"]}, {"Soon": ["later.md"]}]
-    config = SimpleNamespace(docs_dir=str(tmp_path), extra={"coming": ["late.md", "later.md"]}, nav=nav)
-    assert on_config(config).nav == [{"Start": ["index.md", "late.md"]}, {"More": ["stray.md"]}]
+    config = SimpleNamespace(docs_dir=str(tmp_path), nav=[{"Start": ["index.md", {"Notes": "notes/"}]}])
+    start = ["index.md", {"Notes": ["notes/1.md", "notes/2.md"]}]
+    assert on_config(config).nav == [{"Start": start}, {"More": ["stray.md"]}]
