@@ -198,10 +198,10 @@ def main() -> int:
     if not inside():
         argv, environ = command([sys.executable, *sys.argv])
         return subprocess.run(argv, env=environ, check=False).returncode
-    faults, report = 20 if given.quick else given.faults, Report()
+    faults, report = 8 if given.quick else given.faults, Report()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, raylets(processors=2) as machines:
-        storm = Storm(Path(folder), machines, given.seed, items=10 if given.quick else 14)
+        storm = Storm(Path(folder), machines, given.seed, items=4 if given.quick else 14)
         try:
             finished = storm.run(faults, 60 * given.minutes)
         finally:
