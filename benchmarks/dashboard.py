@@ -1,6 +1,6 @@
 """The dashboard on many trials: how soon each page is painted in a real browser, and what it complains of.
 
-    python benchmarks/dashboard.py --spaces DIR [--copies 5] [--pictures DIR] [--quick] [--json]
+    python benchmarks/dashboard.py [--spaces DIR] [--copies 5] [--pictures DIR] [--quick] [--json]
 
 Recordings in DIR (NAME.parquet with NAME.json beside it) become the journals of a fresh SQLite store, each as often as
 `--copies` says, under keys of their own; what is decided for each is the best config recorded, compared with the
@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 
 from figures import Goal, Report, parser
+from search import OWN, SHARED
 
 from tunewright.backends.replay import Recording
 from tunewright.model.decision import Decision, Evidence
@@ -116,7 +117,8 @@ def visits(
 
 def main() -> int:
     arguments = parser(__doc__)
-    arguments.add_argument("--spaces", type=Path, required=True, help="a folder of recordings")
+    place = SHARED / "spaces" if (SHARED / "spaces").is_dir() else OWN
+    arguments.add_argument("--spaces", type=Path, default=place, metavar="DIR", help="a folder of recordings")
     arguments.add_argument("--copies", type=int, default=1, help="how often each becomes a journal")
     arguments.add_argument("--pictures", type=Path, help="also keep a picture of each page here")
     given = arguments.parse_args()
