@@ -134,6 +134,8 @@ def wrong(request: Asking, error: Exception) -> Response[Wrong]:
         status, detail, headers = error.status_code, _told(error), dict(error.headers or {})
     elif isinstance(error, WireError):
         status, detail = 400, str(error)
+    elif isinstance(error, RecursionError):  # nothing of ours goes deep but what was sent
+        status, detail = 400, "the body is nested too deeply"
     elif isinstance(error, StoreError):
         desk_of(request).meters.failures.inc()
         status, detail, headers = 503, "the store is away; try again in a moment", {"retry-after": "1"}

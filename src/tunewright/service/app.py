@@ -17,6 +17,7 @@ from tunewright.service.answering import Asking, bare, check, desk_of, needs, pl
 from tunewright.service.archive import key_of
 from tunewright.service.dashboard import mounted
 from tunewright.service.desk import Desk
+from tunewright.service.express import Express
 from tunewright.service.gate import Gate
 from tunewright.service.logs import Log
 from tunewright.service.publishing import Press
@@ -68,7 +69,8 @@ def application(serving: Serving) -> Any:
         yield
         desk.close()
 
-    state = {"desk": desk, "log": log, "press": Press(desk.archive), "held": bundles.Held()}
+    held = bundles.Held()
+    state = {"desk": desk, "log": log, "press": Press(desk.archive), "held": held}
     app = Litestar(
         [ROUTES, metrics, *mounted(desk)],
         state=State(state),
@@ -86,4 +88,4 @@ def application(serving: Serving) -> Any:
             path="/schema",
         ),
     )
-    return Gate(app, desk, log)
+    return Gate(app, desk, log, Express(desk, held))

@@ -39,6 +39,9 @@ class Held:
     def __init__(self) -> None:
         self._bodies: OrderedDict[str, bytes] = OrderedDict()
 
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._bodies
+
     async def get(self, desk: Desk, digest: str) -> bytes | None:
         """A bundle, from the store if need be; one that is damaged there is nowhere."""
         if (body := self._bodies.get(digest)) is not None:

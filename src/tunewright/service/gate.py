@@ -15,6 +15,7 @@ from litestar.types import ASGIApp, Message, Receive, Send
 
 from tunewright.service.bodies import Intake
 from tunewright.service.desk import Desk
+from tunewright.service.express import Express
 from tunewright.service.logs import Log
 from tunewright.service.tokens import OPEN, Token
 from tunewright.service.tracing import spans
@@ -50,8 +51,8 @@ _PAGE = [
 class Gate:
     """The application behind it sees only requests that it may answer; their state says who asks."""
 
-    def __init__(self, app: ASGIApp, desk: Desk, log: Log) -> None:
-        self._app, self._desk, self._log = app, desk, log
+    def __init__(self, app: ASGIApp, desk: Desk, log: Log, express: Express) -> None:
+        self._app, self._desk, self._log, self._express = app, desk, log, express
         self._spans = spans() if desk.serving.traces else None
         self._secure = [(b"strict-transport-security", b"max-age=31536000")] if desk.serving.certificate else []
 
@@ -78,6 +79,12 @@ class Gate:
         token: Token | None = None
         try:
             token, receive = await self._admitted(scope, headers, receive)
+            ready, receive = await self._express(scope, headers, token, receive)
+            if ready is not None:
+                scope["path_template"] = ready.template
+                await answer({"type": "http.response.start", "status": ready.status, "headers": ready.headers})
+                await answer({"type": "http.response.body", "body": ready.body, "more_body": False})
+                return
             scope["state"] = {"token": token, "request": number.decode(), "headers": headers}
             if self._spans is None:
                 await self._app(scope, receive, answer)
