@@ -26,6 +26,10 @@ FREE = frozenset(("/v1/health", "/v1/ready"))
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _LOCAL = re.compile(rb"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 _SAFE = ("GET", "HEAD")
+_UNREAD = frozenset((408, 413, 415))
+"""How requests end whose body is not read to its end: who sent it must not send another one after it."""
+
+_CLOSE = [(b"connection", b"close")]
 _DATA_PATHS = ("/v1/", "/metrics", "/schema")
 
 _DATA = [
@@ -73,7 +77,8 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *mine]
+                closing = _CLOSE if status in _UNREAD and scope.get("http_version", "1.1").startswith("1") else []
+                message["headers"] = [*message["headers"], *mine, *closing]
             await send(message)
 
         token: Token | None = None
