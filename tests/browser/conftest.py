@@ -16,7 +16,7 @@ ALIVE = """[...document.querySelectorAll('[data-kind]')].every(one =>
 !one.offsetParent || ['done', 'failed'].includes(one.dataset.alive))"""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: pip install playwright"
