@@ -123,7 +123,7 @@ def listed() -> dict[str, Row]:
             ((1, 58, 58, 64), (3, 3, 64, 64)),
             lambda x, f: np.maximum(_conv.reference(x, f), 0),
             # Images as channels last, filters as torch has them: copies are its own affair.
-            lambda x, f: by.relu(by.conv2d(x.permute(0, 3, 1, 2), f.permute(3, 2, 0, 1))),
+            lambda x, f: by.relu(by.conv2d(x.permute(0, 3, 1, 2), f.permute(3, 2, 0, 1))).permute(0, 2, 3, 1),
             False,
         ),
         "softmax 1024x1024": Row(softmax, ((1024, 1024),), np_softmax, lambda x: by.softmax(x, -1), True),

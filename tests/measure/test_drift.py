@@ -1,6 +1,9 @@
 """Times are ratios to the best so far, handed on from rival to rival: luck must not be handed on with them."""
 
+import time
+
 import numpy as np
+import pytest
 
 import tunewright as tw
 from tunewright.backends.python import Python
@@ -53,3 +56,20 @@ def test_times_do_not_sink_from_rival_to_rival() -> None:
     found = [later_times(seed) for seed in range(6)]
     assert np.median(found) > 0.75, found
     assert min(found) > 0.5, found
+
+
+def test_a_slow_kernel_that_is_much_faster_is_believed_after_few_rounds() -> None:
+    """There is no time for the rounds that an interval takes: each was said to be 3 % faster, and no more."""
+    session = tw.Session(store="memory:", pool="serial", strategy="exhaustive", worth=0.0, seed=0)
+
+    @tw.tune(tw.Space(tw.Knob("hundredths", [30, 15, 5])), backend=Python(), session=session)
+    def slow(x: tw.InOut("N"), *, hundredths: int):
+        until = time.thread_time() + hundredths / 100
+        while time.thread_time() < until:
+            pass
+
+    decision = slow.tune(np.ones(4))
+    trials = {trial.config["hundredths"]: trial.seconds for trial in session.store.trials(decision.key)}
+    assert decision.config["hundredths"] == 5
+    assert trials[15] / trials[30] == pytest.approx(1 / 2, rel=0.25)
+    assert trials[5] / trials[30] == pytest.approx(1 / 6, rel=0.25)

@@ -194,9 +194,11 @@ class Bench(msgspec.Struct, dict=True):
         if ratio < CLEARLY:
             # Of many that are raced some seem faster by luck. Were that handed on, those that follow would be measured
             # by it: times would sink from rival to rival. A longer race, which knows nothing of the first one, tells.
-            run = race.run([pace[0], visit], _fair(MORE, clock))
+            first, run = run, race.run([pace[0], visit], _fair(MORE, clock))
             ratio, _, high = run.ratio(1, 0)
-            ratio = ratio if high < CLEARLY else max(ratio, CLEARLY)
+            # A slow pair has time for too few rounds to say how sure it is: then all rounds of both races must agree.
+            if min(high, max(first.most(1, 0), run.most(1, 0))) >= CLEARLY:
+                ratio = max(ratio, CLEARLY)
         if usual != [timer.clock for timer in pace[1]]:
             self.pacers.clear()  # it took this candidate's clock; the next may not need that
         return Timing(run.standings[1].samples, clock, ratio, rival.seconds)

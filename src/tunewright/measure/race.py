@@ -94,6 +94,11 @@ class Race(msgspec.Struct, frozen=True):
         centre, low, high = (float(np.exp(x)) for x in paired(_difference(*logs), SURE))
         return centre, low, high
 
+    def most(self, one: int, other: int) -> float:
+        """The largest of these ratios in any round."""
+        pairs = zip(self.standings[one].samples, self.standings[other].samples, strict=False)
+        return max(mine / yours for mine, yours in pairs)
+
 
 class Terms(msgspec.Struct, frozen=True):
     """What a race aims at and what it may cost."""
