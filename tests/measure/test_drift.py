@@ -58,6 +58,7 @@ def test_times_do_not_sink_from_rival_to_rival() -> None:
     assert min(found) > 0.5, found
 
 
+@pytest.mark.slow
 def test_a_slow_kernel_that_is_much_faster_is_believed_after_few_rounds() -> None:
     """There is no time for the rounds that an interval takes: each was said to be 3 % faster, and no more."""
     session = tw.Session(store="memory:", pool="serial", strategy="exhaustive", worth=0.0, seed=0)
