@@ -130,8 +130,10 @@ def faults(
     schedule = ["redis", "postgres", "service", "postgres", "service killed", "redis", "service", "postgres"]
     schedule += ["service killed", "redis", "service"]
     found: dict[str, list[float]] = {}
+    began = time.monotonic()
     for number, what in enumerate(schedule):
-        time.sleep(seconds / len(schedule) * luck.uniform(0.3, 0.8))
+        due = seconds * (number + luck.uniform(0.2, 0.8)) / len(schedule)
+        time.sleep(max(0.0, began + due - time.monotonic()))
         server = plan[what.partition(" ")[0]]
         if what == "service":
             server.stop()
@@ -140,6 +142,7 @@ def faults(
         time.sleep(luck.uniform(0.0, 1.0))
         server.start()
         found.setdefault(what, []).append(recovered(probe, what, number))
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
     return found
 
 
