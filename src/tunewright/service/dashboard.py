@@ -1,11 +1,9 @@
-"""Dashboard: the pages of `report.pages`, where they are installed, behind the same gate."""
+"""Dashboard: the pages of `report.pages`, behind the same gate."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -15,11 +13,10 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
 from litestar.types import ASGIApp
 
+from tunewright.report import pages
 from tunewright.service.answering import Asking, bare, desk_of, needs
 from tunewright.service.desk import Desk
 from tunewright.service.tokens import Scope
-
-PAGES = "tunewright.report.pages"
 
 GLANCE = 2.0
 """Seconds between two looks at the journals for whoever listens."""
@@ -29,10 +26,7 @@ LISTEN = 30.0
 
 
 def mounted(desk: Desk) -> list[HTTPRouteHandler]:
-    """A route for each page and each file they need; none where there are no pages."""
-    if find_spec(PAGES) is None:
-        return []
-    pages: Any = import_module(PAGES)
+    """A route for each page and each file they need."""
     views = pages.Views(desk.archive.truth, live=True)
     shown = [_page(path, function, views) for path, function in pages.PAGES.items()]
     return [*shown, _files(pages.STATIC), _events(views)]

@@ -13,6 +13,7 @@ import msgspec
 from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp, Message, Receive, Send
 
+from tunewright.report.pages.frame import POLICY
 from tunewright.service.bodies import Intake
 from tunewright.service.desk import Desk
 from tunewright.service.express import Express
@@ -43,13 +44,9 @@ _PAGE = [
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-        b"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    ),
+    (b"content-security-policy", POLICY.encode()),
 ]
-"""What pages are sent with, so that a browser runs our script alone, and nobody frames it. Plotly styles elements."""
+"""What pages are sent with, so that a browser runs our script alone, and nobody frames it."""
 
 
 class Gate:
