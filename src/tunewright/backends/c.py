@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tunewright.backends.csource import Argument, as_options, listed, local_includes, normalised, prototype
+from tunewright.backends.csource import Argument, InFile, as_options, listed, local_includes, normalised, prototype
 from tunewright.backends.host import cpu, digest
 from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
@@ -33,7 +33,7 @@ _CPP_SUFFIXES = (".cc", ".cpp", ".cxx", ".C")
 _NOT_AT_LINK = {"-ffast-math", "-Ofast", "-funsafe-math-optimizations"}
 
 
-class C:
+class C(InFile):
     """A kernel in a C or C++ file: a `void` function with one argument per Python parameter.
 
     Arrays arrive as pointers, ints as `int64_t`, floats as `double`. Each knob is a macro (`-DTILE=32`); a knob
@@ -52,21 +52,10 @@ class C:
     ) -> None:
         if sizes not in ("macros", "arguments"):
             raise BackendError(f'sizes is "macros" or "arguments", not {sizes!r}')
-        self._given, self._function, self._flags = Path(source).expanduser(), function, shlex.split(flags)
+        super().__init__(source)
+        self._function, self._flags = function, shlex.split(flags)
         self._named_compiler, self._sizes = compiler, sizes
         self._seen: dict[str, list[Path]] = {}
-
-    @cached_property
-    def path(self) -> Path:
-        """The source file, which must exist."""
-        if not self._given.is_file():
-            raise BackendError(f"no source file {self._given} (looked in {Path.cwd()}); give its path")
-        return self._given.resolve()
-
-    def relative_to(self, folder: Path) -> None:
-        """Look for the source beside the file that declares the kernel first, and then where we stand."""
-        if (beside := folder / self._given).is_file():
-            self._given = beside
 
     @cached_property
     def compiler(self) -> tuple[str, str]:

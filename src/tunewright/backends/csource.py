@@ -6,11 +6,13 @@ import ctypes
 import os
 import re
 import shlex
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tunewright.errors import BackendError
 from tunewright.spaces.config import Config
 
 _QUOTED = r"""(?P<keep>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
@@ -28,6 +30,25 @@ _TYPES: dict[str, tuple[str, Any]] = {
 """C types as numpy and ctypes know them; a type that is not listed is not judged."""
 
 _QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__", "static"}
+
+
+class InFile:
+    """A backend whose kernels stand in a source file."""
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        self._given = Path(source).expanduser()
+
+    @cached_property
+    def path(self) -> Path:
+        """The source file, which must exist."""
+        if not self._given.is_file():
+            raise BackendError(f"no source file {self._given} (looked in {Path.cwd()}); give its path")
+        return self._given.resolve()
+
+    def relative_to(self, folder: Path) -> None:
+        """Look for the source beside the file that declares the kernel first, and then where we stand."""
+        if (beside := folder / self._given).is_file():
+            self._given = beside
 
 
 class Argument(NamedTuple):

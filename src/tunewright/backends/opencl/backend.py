@@ -8,14 +8,13 @@ import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from tunewright.backends.csource import as_options, local_includes, normalised
+from tunewright.backends.csource import InFile, as_options, local_includes, normalised
 from tunewright.backends.host import digest, source_of
 from tunewright.backends.opencl.device import Opened, driver, opened
 from tunewright.backends.opencl.launch import EventTimer, Geometry, OpenCLLaunch
@@ -48,7 +47,7 @@ class Built(msgspec.Struct, frozen=True):
     geometry: Geometry
 
 
-class OpenCL:
+class OpenCL(InFile):
     """A kernel in an OpenCL file, with one argument per Python parameter.
 
     Arrays arrive as `__global` pointers, numbers as the kernel declares them. Each knob is a macro (`-DTILE=32`), a
@@ -69,20 +68,9 @@ class OpenCL:
     ) -> None:
         if not 1 <= len(local) <= 3:
             raise BackendError(f'local has one to three parts, as in local=("LX", "LY"), not {len(local)}')
-        self._given, self._function, self._flags = Path(source).expanduser(), function, shlex.split(flags)
+        super().__init__(source)
+        self._function, self._flags = function, shlex.split(flags)
         self._groups, self._local, self._on = groups, tuple(local), on or On()
-
-    @cached_property
-    def path(self) -> Path:
-        """The source file, which must exist."""
-        if not self._given.is_file():
-            raise BackendError(f"no source file {self._given} (looked in {Path.cwd()}); give its path")
-        return self._given.resolve()
-
-    def relative_to(self, folder: Path) -> None:
-        """Look for the source beside the file that declares the kernel first, and then where we stand."""
-        if (beside := folder / self._given).is_file():
-            self._given = beside
 
     @property
     def opened(self) -> Opened:
