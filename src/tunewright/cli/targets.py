@@ -36,19 +36,24 @@ def shape_option(function: F) -> F:
     return click.option("--shape", "shapes", multiple=True, help=text)(function)
 
 
+def placed(place: str, said: str) -> str:
+    """A file by its whole path, a module by its name; either may import what it stands beside."""
+    if not place.endswith(".py"):
+        sys.path.insert(0, "")
+        return place
+    path = Path(place).resolve()
+    if not path.is_file():
+        raise click.UsageError(f"no file {place}; {said}")
+    sys.path.insert(0, str(path.parent))
+    return str(path)
+
+
 def _found(target: str) -> Any:
     """What is at a target; a file that has only one kernel needs no name."""
     place, _, name = target.rpartition(":")
     if target.endswith(".py") or not place:
         place, name = target, ""
-    if place.endswith(".py"):
-        path = Path(place).resolve()
-        if not path.is_file():
-            raise click.UsageError(f"no file {place}; a kernel is named as FILE.py:NAME or module:NAME")
-        sys.path.insert(0, str(path.parent))
-        place = str(path)
-    else:
-        sys.path.insert(0, "")
+    place = placed(place, "a kernel is named as FILE.py:NAME or module:NAME")
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what the program prints is not our answer
             found = find(f"{place}:{name}") if name else _only_kernel(place)

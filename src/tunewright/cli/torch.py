@@ -12,7 +12,7 @@ import click
 
 from tunewright.cli import output
 from tunewright.cli.bundle import FILE, trust_options
-from tunewright.cli.targets import json_option, session_for, store_option
+from tunewright.cli.targets import json_option, placed, session_for, store_option
 from tunewright.pools.loading import find
 from tunewright.report import journey as travelled
 from tunewright.report import journey_page, words
@@ -171,14 +171,7 @@ def _made(target: str) -> tuple[str, Any]:
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise click.UsageError(f"{target} names no function; write FILE.py:MAKE or module:MAKE")
-    if place.endswith(".py"):
-        path = Path(place).resolve()
-        if not path.is_file():
-            raise click.UsageError(f"no file {place}; a function is named as FILE.py:MAKE or module:MAKE")
-        sys.path.insert(0, str(path.parent))
-        place = str(path)
-    else:
-        sys.path.insert(0, "")
+    place = placed(place, "a function is named as FILE.py:MAKE or module:MAKE")
     with contextlib.redirect_stdout(sys.stderr):  # what the program prints is not our answer
         make = find(f"{place}:{name}")
         made = make()
