@@ -15,8 +15,8 @@ DIGEST = key().digest
 EVERY = [
     "/", "/kernel?name=gemm", f"/decision?key={DIGEST}", "/explore", f"/explore?key={DIGEST}", "/strategies",
     f"/strategies?key={DIGEST}", "/races", f"/race?key={DIGEST}", "/resources", f"/resources?name={FILED[0].name}",
-    "/schedules", f"/schedules?name={FILED[1].name}", "/torch", f"/torch?name={FILED[2].name}", "/campaigns",
-    "/bundles", f"/explore?key={key(kernel=EVIL).digest}",
+    "/schedules", f"/schedules?name={FILED[1].name}", "/torch", f"/torch?name={FILED[2].name}",
+    f"/torch?name={FILED[3].name}", "/campaigns", "/bundles", f"/explore?key={key(kernel=EVIL).digest}",
 ]  # fmt: skip
 FIRST_PAINT = """() => new Promise(done => new PerformanceObserver(list => {
 for (const one of list.getEntries()) if (one.name === 'first-contentful-paint') done(one.startTime)})

@@ -8,6 +8,8 @@ from tunewright.model.decision import Decision, Evidence, Finalist, Gain
 from tunewright.model.device import Device
 from tunewright.model.signature import Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
+from tunewright.report.diagnosis import Place
+from tunewright.report.journey import Buffer, Change, Contest, Journey, Kernel, Operation, Roof, plain
 from tunewright.report.pages import Filed
 from tunewright.sharing import transcripts
 from tunewright.sharing.records import Want
@@ -113,8 +115,59 @@ DIAGNOSIS = {
     "symptoms": [{"cause": "item", "kind": "graph break", "place": {"file": "model.py", "line": 8},
                   "wrong": "it breaks", "remedy": "keep it a tensor", "once": 0.0, "each": 0.001, "stake": 1.0}],
 }  # fmt: skip
+
+
+def small() -> Journey:
+    """A journey of two kernels, with a bit of everything."""
+    captured = (Operation("linear", "linear", "f32[8, 96]", ("x",), Place(__file__, 1)),)
+    final = (Operation("addmm", "addmm", "f32[8, 96]"), Operation("mul", "mul", "f32[8, 96]"))
+    kernels = (
+        Kernel(
+            "addmm",
+            ("addmm",),
+            call="extern_kernels.addmm(<x>)",
+            label="product",
+            seconds=2e-3,
+            best=2e-3,
+            moved=10,
+            flops=100,
+            least=1e-3,
+        ),
+        Kernel(
+            "cpp_fused_mul_0",
+            ("mul",),
+            loops=2,
+            code="void kernel(<T>)",
+            label="mul",
+            seconds=1e-3,
+            best=1e-3,
+            moved=9,
+            flops=8,
+            least=2e-3,
+        ),
+    )
+    return Journey(
+        name="<Small>",
+        source=((Place(__file__, 1), "y = a < b"),),
+        captured=captured,
+        lowered=final,
+        final=final,
+        origins={"addmm": ("linear",), "mul": ("linear",)},
+        changes=(Change("fold", 3, 2, ("a (add)",), ()),),
+        idle=("others",),
+        loops=3,
+        kernels=kernels,
+        contests=(Contest("mm 8x8", (("library", 1e-3), ("template", 2e-3))),),
+        buffers=(Buffer("buf0", 1024, 1, 2),),
+        roof=Roof(1e9, ((1024, 1e9), (4096, 1e8))),
+        times={"eager": 4e-3, "compiled": 3e-3},
+        notes=("<a note>",),
+    )
+
+
 FILED = [
     Filed("resources", "prebuilt", PREBUILD),
     Filed("schedule", "steps", SCHEDULE),
     Filed("diagnosis", "sick", DIAGNOSIS),
+    Filed("journey", "from Python", plain(small())),
 ]

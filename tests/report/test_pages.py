@@ -5,9 +5,10 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from shown import BEST, DIAGNOSIS, EVIL, FILED, PREBUILD, SCHEDULE, TRIALS, filled, key
+from shown import BEST, DIAGNOSIS, EVIL, FILED, PREBUILD, SCHEDULE, TRIALS, filled, key, small
 
 from tunewright.errors import SettingsError, StoreError
+from tunewright.report.journey import plain
 from tunewright.report.pages import PAGES, STATIC, Bounds, Filed, Views, missing, report
 from tunewright.stores.memory import MemoryStore
 from tunewright.stores.sqlite import SqliteStore
@@ -19,7 +20,8 @@ EVERY = [
     ("/decision", {"key": key(kernel=EVIL).digest}), ("/decision", {"key": key(2048).digest}), ("/explore", {}),
     ("/explore", {"key": DIGEST}), ("/strategies", {}), ("/strategies", {"key": DIGEST}), ("/races", {}),
     ("/race", {"key": DIGEST}), ("/resources", {}), ("/resources", {"name": FILED[0].name}), ("/schedules", {}),
-    ("/schedules", {"name": FILED[1].name}), ("/torch", {}), ("/torch", {"name": FILED[2].name}), ("/campaigns", {}),
+    ("/schedules", {"name": FILED[1].name}), ("/torch", {}), ("/torch", {"name": FILED[2].name}),
+    ("/torch", {"name": FILED[3].name}), ("/campaigns", {}),
     ("/bundles", {}),
 ]  # fmt: skip
 
@@ -217,10 +219,33 @@ def test_filed_reports_are_drawn_and_escaped(views) -> None:
     assert "tile <x>" in steps.text
     assert "+1 -1" in steps.text
     assert "keep it a tensor" in page(views, "/torch", name=FILED[2].name).text
+    assert "void kernel(<T>)" in page(views, "/torch", name=FILED[3].name).text
+
+
+def test_a_filed_journey_is_drawn_from_what_it_says_alone(views, tmp_path) -> None:
+    (secret := tmp_path / "secret").write_text("a hidden treasure\n")
+    place = {"file": str(secret), "line": 1}
+    told = plain(small())
+    told["final"] = [{**one, "place": place} for one in told["final"]]
+    one = Filed("journey", "curious", told)
+    answer = PAGES["/torch"](Views(MemoryStore(), filed=[one]), {"name": one.name})
+    assert answer.status == 200
+    assert "treasure" not in answer.html
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"), [(PREBUILD, "resources"), (SCHEDULE, "schedule"), (DIAGNOSIS, "diagnosis")]
+    "wrong", [{"roof": {"peak": 0.0, "bandwidth": []}}, {"roof": {"peak": -1.0, "bandwidth": [[1, 0.0]]}}]
+)
+def test_a_journey_that_cannot_be_drawn_says_so(wrong) -> None:
+    one = Filed("journey", "odd", {**plain(small()), **wrong})
+    answer = PAGES["/torch"](Views(MemoryStore(), filed=[one]), {"name": one.name})
+    assert answer.status == 400
+    assert "file what" in answer.html
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [(PREBUILD, "resources"), (SCHEDULE, "schedule"), (DIAGNOSIS, "diagnosis"), (plain(small()), "journey")],
 )
 def test_reports_are_known_by_what_is_in_them_and_kept_on_a_shelf(content, kind) -> None:
     store, one = MemoryStore(), Filed.read(json.dumps(content).encode(), "a title")

@@ -1,11 +1,15 @@
 """The dashboard as the service serves it."""
 
+import time
+from hashlib import sha256
+
 import httpx
 
 from tunewright import Config
 from tunewright.model.trial import Timing, Trial
 from tunewright.report.pages import PAGES
 from tunewright.stores import places
+from tunewright.stores.bundle import build, signing
 from tunewright.testing.keys import DECISION, KEY
 
 OF_SOMETHING = ("/kernel", "/decision", "/race", "/bundle", "/data/journal", "/data/search")
@@ -23,6 +27,42 @@ def test_every_page_is_served_to_who_may_read_and_only_to_them(fresh) -> None:
             assert stranger.get(path).status_code == 401
         assert KEY.kernel in client.get("/").text
         assert client.get("/static/dashboard.js").status_code == 200
+
+
+def test_bundles_that_are_kept_are_shown_with_what_is_in_them(fresh, tmp_path) -> None:
+    signing.new_key(tmp_path / "key.pem")
+    with fresh.client("read", "sign") as client:
+        assert "No bundle is shown" in client.get("/bundles").text
+    store, digests = places.truth(fresh.place), []
+    store.put(DECISION)
+    with fresh.client("read", "sign") as client:
+        for config in (DECISION.config, Config(step=77)):
+            path = tmp_path / "one.bundle"
+            build.write(path, build.build([DECISION.having(config=config)]), signing.private_key(tmp_path / "key.pem"))
+            digests.append(sha256(path.read_bytes()).hexdigest())
+            assert client.put(f"/v1/bundles/{digests[-1]}", content=path.read_bytes()).status_code == 200
+        until = time.monotonic() + 20
+        while digests[1][:16] not in (every := client.get("/bundles").text) and time.monotonic() < until:
+            time.sleep(0.5)
+        assert digests[0][:16] in every
+        assert KEY.kernel in every
+        same, other = (client.get("/bundle", params={"digest": digest}).text for digest in digests)
+        assert "0 differences" in same
+        assert "1 difference" in other
+        assert "step=77" in client.get("/bundle", params={"digest": digests[0], "against": digests[1]}).text
+
+
+def test_a_damaged_bundle_is_not_shown(fresh, tmp_path) -> None:
+    signing.new_key(tmp_path / "key.pem")
+    path = tmp_path / "one.bundle"
+    build.write(path, build.build([DECISION]), signing.private_key(tmp_path / "key.pem"))
+    digest = sha256(path.read_bytes()).hexdigest()
+    with fresh.client("read", "sign") as client:
+        client.put(f"/v1/bundles/{digest}", content=path.read_bytes())
+        places.truth(fresh.place).keep("service:bundles", digest, b"damaged")
+        said = client.get("/bundle", params={"digest": digest})
+    assert said.status_code == 503
+    assert "damaged" in said.text
 
 
 def test_trials_are_told_to_who_listens(fresh) -> None:

@@ -1,5 +1,6 @@
 """The service against its own description and against noise: no request makes it fail."""
 
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,12 +18,39 @@ from tunewright.sharing import wire
 from tunewright.stores.http.target import Target, shown
 from tunewright.testing.keys import DECISION, KEY, other_key
 
-CHECKS = (
-    "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
-    "response_schema_conformance,negative_data_rejection,missing_required_header,unsupported_method,ignored_auth,"
-    "use_after_free,ensure_resource_availability"
-)
-"""All but `positive_data_acceptance`: a schema cannot say what may be a name, or which records are decisions."""
+SETTINGS = """
+[checks]
+positive_data_acceptance.expected-statuses = ["2xx", "401", "404", "409", "413"]
+{records}
+"""
+
+RECORDS = """
+[[operations]]
+include-name = "{name}"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "404", "409", "413"]
+"""
+
+OPAQUE = ("POST /v1/decisions", "POST /v1/trials", "PUT /v1/bundles/{digest}")
+"""They take records and bundles, which are described elsewhere: that it is a body is all that a schema says of them."""
+
+HOOKS = """
+import schemathesis
+
+def whole(value):
+    if isinstance(value, dict):
+        return {name: whole(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [whole(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+@schemathesis.hook
+def map_body(context, body):
+    return whole(body)  # a schema takes 3.0 for an integer; we do not, and it has no way to say so
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(context, value):
+    return str(value).encode()
+"""
 
 
 @pytest.mark.slow
@@ -32,9 +60,16 @@ def test_every_route_keeps_to_its_description_whatever_is_sent(serve, tmp_path) 
         pytest.skip("schemathesis is not installed")
     service = serve()
     token = service.token("admin")
+    (tmp_path / "schemathesis.toml").write_text(
+        SETTINGS.format(records="".join(RECORDS.format(name=name) for name in OPAQUE))
+    )
+    (tmp_path / "hooks.py").write_text(HOOKS)
     command = [program, "run", f"{service.location}/schema/openapi.json", "-H", f"Authorization: Bearer {token}"]
-    command += ["--checks", CHECKS, "--phases", "coverage,fuzzing", "--max-examples", "10", "--no-color"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    command += ["--checks", "all", "--phases", "coverage,fuzzing", "--max-examples", "10", "--no-color"]
+    environment = os.environ | {"SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
     assert done.returncode == 0, done.stdout[-8000:]
     assert '"status":5' not in service.server.log.read_text()
 

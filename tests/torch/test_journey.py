@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from click.testing import CliRunner
+from shown import small
 
 from tunewright.backends.inductor import adapter, watching
 from tunewright.cli.main import command
@@ -12,7 +13,7 @@ from tunewright.errors import BackendError
 from tunewright.fronts.torch import reading, roofline
 from tunewright.report import journey as report
 from tunewright.report.diagnosis import Place
-from tunewright.report.journey import Buffer, Contest, Journey, Kernel, Operation, Roof
+from tunewright.report.journey import Buffer, Operation, Roof
 from tunewright.report.journey_page import page
 from tunewright.torch import journey
 
@@ -125,53 +126,6 @@ def test_kernels_are_noted_before_and_after_in_the_generated_code():
     assert list(steps) == ["cpp_fused_norm_0:1", "extern_kernels.addmm:2", "cpp_fused_norm_0:3"]
     assert {len(step.times) for step in steps.values()} == {3}
     assert steps["extern_kernels.addmm:2"].sizes == {"arg1_1": 28, "buf1": 32, "buf2": 1536}
-
-
-def small():
-    captured = (Operation("linear", "linear", "f32[8, 96]", ("x",), Place(__file__, 1)),)
-    final = (Operation("addmm", "addmm", "f32[8, 96]"), Operation("mul", "mul", "f32[8, 96]"))
-    kernels = (
-        Kernel(
-            "addmm",
-            ("addmm",),
-            call="extern_kernels.addmm(<x>)",
-            label="product",
-            seconds=2e-3,
-            best=2e-3,
-            moved=10,
-            flops=100,
-            least=1e-3,
-        ),
-        Kernel(
-            "cpp_fused_mul_0",
-            ("mul",),
-            loops=2,
-            code="void kernel(<T>)",
-            label="mul",
-            seconds=1e-3,
-            best=1e-3,
-            moved=9,
-            flops=8,
-            least=2e-3,
-        ),
-    )
-    return Journey(
-        name="<Small>",
-        source=((Place(__file__, 1), "y = a < b"),),
-        captured=captured,
-        lowered=final,
-        final=final,
-        origins=(("addmm", ("linear",)), ("mul", ("linear",))),
-        changes=(report.Change("fold", 3, 2, ("a (add)",), ()),),
-        idle=("others",),
-        loops=3,
-        kernels=kernels,
-        contests=(Contest("mm 8x8", (("library", 1e-3), ("template", 2e-3))),),
-        buffers=(Buffer("buf0", 1024, 1, 2),),
-        roof=Roof(1e9, ((1024, 1e9), (4096, 1e8))),
-        times=(("eager", 4e-3), ("compiled", 3e-3)),
-        notes=("<a note>",),
-    )
 
 
 def test_a_page_tells_every_part_and_runs_nothing_of_the_model():

@@ -111,7 +111,7 @@ class Journey:
     captured: tuple[Operation, ...]
     lowered: tuple[Operation, ...]
     final: tuple[Operation, ...]
-    origins: tuple[tuple[str, tuple[str, ...]], ...]
+    origins: dict[str, tuple[str, ...]]
     changes: tuple[Change, ...]
     idle: tuple[str, ...]
     loops: int
@@ -119,7 +119,7 @@ class Journey:
     contests: tuple[Contest, ...]
     buffers: tuple[Buffer, ...]
     roof: Roof
-    times: tuple[tuple[str, float], ...]
+    times: dict[str, float]
     setting: str = ""
     notes: tuple[str, ...] = ()
 
@@ -136,7 +136,7 @@ def plain(found: Journey) -> dict[str, Any]:
     told = asdict(found)
     for kernel, one in zip(told["kernels"], found.kernels, strict=True):
         kernel["share"] = one.share
-    return {**told, "origins": dict(found.origins), "times": dict(found.times)}
+    return told
 
 
 def told(found: Journey) -> Iterator[str]:

@@ -65,7 +65,8 @@ def memory(buffers: Sequence[Buffer], steps: int) -> str:
             f'width="{width:.1f}" height="{high - 6}" rx="4" fill="{colour(one.born - 1)}"/>'
             f'<text x="{x + 6:.1f}" y="{y + 17}" fill="#fff">{shown}</text></g>'
         )
-    return f'<svg viewBox="0 0 {740} {height:.0f}" class="memory">{"".join(parts)}</svg>'
+    drawn = "".join(parts)
+    return f'<svg viewBox="0 0 740 {height:.0f}" class="memory" role="img" aria-label="Memory by step">{drawn}</svg>'
 
 
 def roofline(kernels: Sequence[Kernel], roof: Roof) -> str:
@@ -93,7 +94,8 @@ def roofline(kernels: Sequence[Kernel], roof: Roof) -> str:
             f'fill="{colour(i)}"/><text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" fill="#fff">{i + 1}</text></g>'
         )
     axes = _axes(place, (low_x, high_x), (low_y, high_y), (left, width, height, bottom))
-    return f'<svg viewBox="0 0 {width} {height}" class="roof">{axes}{"".join(parts)}</svg>'
+    drawn = axes + "".join(parts)
+    return f'<svg viewBox="0 0 {width} {height}" class="roof" role="img" aria-label="Roofline">{drawn}</svg>'
 
 
 def _axes(place: Place, across: tuple[float, float], up: tuple[float, float], frame: tuple[int, int, int, int]) -> str:

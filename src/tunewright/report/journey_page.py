@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from tunewright.report import words
 from tunewright.report.journey import Contest, Journey, Kernel, Operation, peak_memory
 from tunewright.report.journey_drawings import chip, colour, memory, numbers, roofline, timeline
-from tunewright.report.journey_style import SCRIPT, STYLE
+from tunewright.report.journey_style import PAGE, SCRIPT, STYLE
+
+Row = Sequence[tuple[str, str]]
+"""Cells of a table: their class, and what is in them as HTML."""
 
 _MOST = 6
 """Names that are shown of a pass's changes before the rest is only counted."""
@@ -17,24 +20,28 @@ _MOST = 6
 def page(found: Journey) -> str:
     """The whole page."""
     title = escape(f"{found.name}: from Python to machine code")
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{PAGE}{STYLE}</style>'
+        f'<main class="journey"><h1>{title}</h1>{told(found)}</main><script>{SCRIPT}</script></html>\n'
+    )
+
+
+def told(found: Journey) -> str:
+    """What stands under the title, for a page that has a `STYLE` for it."""
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)
     sections = (_written, _captured, _passes, _fused, _code, _chosen, _memory, _taken)
     body = "".join(
         f"<h2>{number} <small>{head}</small></h2><p>{said}</p>{shown}"
         for number, (head, said, shown) in enumerate((section(found) for section in sections), 1)
     )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
-        f'<h1>{title}</h1><p class="pale">{escape(found.setting)}</p>{notes}{_river(found)}{body}'
-        f"<script>{SCRIPT}</script></html>\n"
-    )
+    return f'<p class="pale">{escape(found.setting)}</p>{notes}{_river(found)}{body}'
 
 
 def _river(found: Journey) -> str:
     """The journey in six numbers, and one call as a bar."""
     library = sum(kernel.library for kernel in found.kernels)
     kinds = f"{len(found.kernels) - library} generated, {library} from a library"
-    taken = dict(found.times)
+    taken = found.times
     stations = (
         (len(found.captured), "operations captured from your Python"),
         (len(found.lowered), "small operations they are made of"),
@@ -56,16 +63,19 @@ def _written(found: Journey) -> tuple[str, str, str]:
     said = "The lines that ran, with the kernels that each of them ends in: one kernel may serve several lines."
     ends, lines = numbers(found), {one.name: one.place for one in found.captured}
     marks: dict[object, set[int]] = {}
-    for post, captured in found.origins:
+    for post, captured in found.origins.items():
         for name in captured:
             if post in ends and name in lines:
                 marks.setdefault(lines[name], set()).add(ends[post])
-    rows = "".join(
-        f'<tr><td class="mono pale num">{place.line}<td class="mono">{escape(text)}<td>'
-        f"{''.join(map(chip, sorted(marks.get(place, ()))))}"
+    rows = (
+        (
+            ("mono pale num", str(place.line)),
+            ("mono", escape(text)),
+            ("", "".join(map(chip, sorted(marks.get(place, ()))))),
+        )
         for place, text in found.source
     )
-    return "What you wrote", said, f'<div class="source"><table>{rows}</table></div>'
+    return "What you wrote", said, f'<div class="source">{_table("What you wrote", (), rows)}</div>'
 
 
 def _captured(found: Journey) -> tuple[str, str, str]:
@@ -75,17 +85,20 @@ def _captured(found: Journey) -> tuple[str, str, str]:
         "at the same memory in another shape, or were replaced."
     )
     made: dict[str, list[str]] = {}
-    for post, captured in found.origins:
+    for post, captured in found.origins.items():
         for name in captured:
             made.setdefault(name, []).append(post)
     ends, calls = numbers(found), {one.name: one for one in found.final}
-    rows = "".join(
-        f'<tr><td class="mono">{escape(one.call)}<td class="mono pale">{escape(one.result)}<td>'
-        + ("".join(_op(calls[name], ends) for name in made.get(one.name, ()) if name in calls) or _FREE)
+    rows = (
+        (
+            ("mono", escape(one.call)),
+            ("mono pale", escape(one.result)),
+            ("", "".join(_op(calls[name], ends) for name in made.get(one.name, ()) if name in calls) or _FREE),
+        )
         for one in found.captured
     )
-    head = "<tr><th>captured<th>result<th>small operations, in the colour of the kernel that computes them"
-    return "What was captured, and what it is made of", said, f"<table>{head}{rows}</table>"
+    heads = ("captured", "result", "small operations, in the colour of the kernel that computes them")
+    return "What was captured, and what it is made of", said, _table("What was captured", heads, rows)
 
 
 _FREE = '<span class="op free">nothing to compute</span>'
@@ -103,12 +116,16 @@ def _passes(found: Journey) -> tuple[str, str, str]:
     said = "Passes look for patterns that can be computed better, and rewrite the graph. " + (
         "These changed something:" if found.changes else "Here none found anything to change."
     )
-    rows = "".join(
-        f'<tr><td class="mono">{escape(one.name)}<td class="num">{one.before} &#8594; {one.after}'
-        f'<td class="mono pale">{_few(one.gone)}<td class="mono">{_few(one.new)}'
+    rows = [
+        (
+            ("mono", escape(one.name)),
+            ("num", f"{one.before} &#8594; {one.after}"),
+            ("mono pale", _few(one.gone)),
+            ("mono", _few(one.new)),
+        )
         for one in found.changes
-    )
-    shown = f"<table><tr><th>pass<th>operations<th>took out<th>put in{rows}</table>" if rows else ""
+    ]
+    shown = _table("What each pass changed", ("pass", "operations", "took out", "put in"), rows) if rows else ""
     if found.idle:
         count = words.counted(len(found.idle), "pass", "passes")
         names = f'<p class="mono pale">{escape(", ".join(found.idle))}</p>'
@@ -149,13 +166,12 @@ def _code(found: Journey) -> tuple[str, str, str]:
         "Generated kernels are C++, whose vectors hold several numbers at once (casts of numbers are left out here); "
         "of a library only the call is seen."
     )
-    calls = {one.name: one for one in found.final}
     opened = next((i for i, kernel in enumerate(found.kernels) if kernel.code), -1)
-    return "The code", said, "".join(_beside(i, one, calls, i == opened) for i, one in enumerate(found.kernels))
+    return "The code", said, "".join(_beside(i, one, found, i == opened) for i, one in enumerate(found.kernels))
 
 
-def _beside(i: int, kernel: Kernel, calls: dict[str, Operation], opened: bool) -> str:
-    rows = "".join(f"<div>{line}</div>" for line in _lines(kernel, calls))
+def _beside(i: int, kernel: Kernel, found: Journey, opened: bool) -> str:
+    rows = "".join(f"<div>{line}</div>" for line in _lines(kernel, found))
     return (
         f'<details{" open" if opened else ""} style="border-color:{colour(i)}"><summary>{chip(i)} '
         f'<b>{escape(kernel.label)}</b> <code class="pale">{escape(kernel.name)}</code></summary>'
@@ -164,10 +180,10 @@ def _beside(i: int, kernel: Kernel, calls: dict[str, Operation], opened: bool) -
     )
 
 
-def _lines(kernel: Kernel, calls: dict[str, Operation]) -> Iterator[str]:
-    last = ""
+def _lines(kernel: Kernel, found: Journey) -> Iterator[str]:
+    calls, source, last = {one.name: one for one in found.final}, dict(found.source), ""
     for one in (calls[name] for name in kernel.operations if name in calls):
-        if (code := one.place.code()) and code != last:
+        if (code := source.get(one.place, "").strip()) and code != last:
             last = code
             yield f'<span class="pale">{one.place.line}: {escape(code)}</span>'
         yield f"&nbsp;&nbsp;{escape(one.name)} = <b>{escape(one.call)}</b>({escape(', '.join(one.reads))})"
@@ -184,18 +200,16 @@ def _chosen(found: Journey) -> tuple[str, str, str]:
         f"Where there are several ways to compute something they were timed, by {escape(found.contests[0].by)}; the "
         "fastest, in green, was taken."
     )
-    rows = "".join(row for one in found.contests for row in _candidates(one))
-    head = '<tr><th>operation<th>candidate<th class="num">time<th>'
-    return "What was chosen", said, f"<table>{head}{rows}</table>"
+    rows = (row for one in found.contests for row in _candidates(one))
+    return "What was chosen", said, _table("What was chosen", ("operation", "candidate", "time", ""), rows)
 
 
-def _candidates(one: Contest) -> Iterator[str]:
+def _candidates(one: Contest) -> Iterator[Row]:
     slowest = max((taken for _, taken in one.seconds), default=0.0) or 1.0
     for i, (name, taken) in enumerate(one.seconds):
         bar = _bar(100 * taken / slowest, "#afb8c1" if i else "#2f9e6e")
         what = "" if i else escape(one.operation)
-        named = f'<td class="mono">{what}<td class="mono">{escape(name)}'
-        yield f'<tr>{named}<td class="num">{words.seconds(taken)}<td>{bar}'
+        yield ("mono", what), ("mono", escape(name)), ("num", words.seconds(taken)), ("", bar)
 
 
 def _memory(found: Journey) -> tuple[str, str, str]:
@@ -221,17 +235,36 @@ def _taken(found: Journey) -> tuple[str, str, str]:
         "touches, operations are reckoned from the graph."
     )
     whole = sum(kernel.seconds for kernel in found.kernels) or 1.0
-    rows = "".join(
-        f'<tr><td>{chip(i)} {escape(one.label)}<td class="num">{words.seconds(one.seconds)}'
-        f'<td class="num">{100 * one.seconds / whole:.0f} %<td class="num">{words.size(one.moved)}'
-        f'<td class="num">{_work(one.flops)}'
-        f'<td class="gauges">{_bar(100 * one.share, colour(i))} {100 * one.share:.0f} %'
-        f'<td class="pale">{escape(one.bound)}'
+    rows = (
+        (
+            ("", f"{chip(i)} {escape(one.label)}"),
+            ("num", words.seconds(one.seconds)),
+            ("num", f"{100 * one.seconds / whole:.0f} %"),
+            ("num", words.size(one.moved)),
+            ("num", _work(one.flops)),
+            ("gauges", f"{_bar(100 * one.share, colour(i))} {100 * one.share:.0f} %"),
+            ("pale", escape(one.bound)),
+        )
         for i, one in enumerate(found.kernels)
     )
-    numeric = "".join(f'<th class="num">{head}' for head in ("time", "of the call", "bytes", "operations"))
-    table = f"<table><tr><th>kernel{numeric}<th>share of the roofline<th>bound by{rows}</table>"
-    return "What it takes", said, table + roofline(found.kernels, found.roof)
+    heads = ("kernel", "time", "of the call", "bytes", "operations", "share of the roofline", "bound by")
+    return "What it takes", said, _table("What it takes", heads, rows) + roofline(found.kernels, found.roof)
+
+
+def _table(caption: str, heads: Sequence[str], rows: Iterable[Row]) -> str:
+    """A table, whose caption is there to be read aloud; a head stands as its column does."""
+    drawn = [tuple(row) for row in rows]
+    kinds = [kind for kind, _ in drawn[0]] if drawn else [""] * len(heads)
+    top = "".join(
+        f'<th scope="col"{_class("num" if kind == "num" else "")}>{head}</th>'
+        for kind, head in zip(kinds, heads, strict=False)
+    )
+    body = "".join(f"<tr>{''.join(f'<td{_class(kind)}>{cell}</td>' for kind, cell in row)}</tr>" for row in drawn)
+    return f"<table><caption>{caption}</caption>{f'<tr>{top}</tr>' if top else ''}{body}</table>"
+
+
+def _class(names: str) -> str:
+    return f' class="{names}"' if names else ""
 
 
 def _bar(share: float, fill: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 from litestar import Litestar, Router, get
 from litestar.datastructures import State
 from litestar.openapi.config import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 from litestar.types import ASGIApp
 
@@ -16,6 +15,7 @@ from tunewright.service import bundles, lookups, publishing, recording
 from tunewright.service.answering import Asking, bare, check, desk_of, needs, plain, wrong
 from tunewright.service.archive import key_of
 from tunewright.service.dashboard import mounted
+from tunewright.service.describing import Description
 from tunewright.service.desk import Desk
 from tunewright.service.express import Express
 from tunewright.service.gate import Gate
@@ -23,6 +23,7 @@ from tunewright.service.logs import Log
 from tunewright.service.publishing import Press
 from tunewright.service.serving import Serving
 from tunewright.service.tokens import Scope
+from tunewright.service.tracing import traced
 from tunewright.version import __version__
 
 
@@ -84,8 +85,9 @@ def application(serving: Serving) -> Any:
             version="1",
             description="Decisions, trials and bundles of a team, shared over HTTP.",
             components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
-            render_plugins=[JsonRenderPlugin()],
+            render_plugins=[Description()],
             path="/schema",
         ),
     )
-    return Gate(app, desk, log, Express(desk, held))
+    gate = Gate(app, desk, log, Express(desk, held))
+    return traced(gate) if serving.traces else gate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,11 +14,13 @@ from litestar.types import ASGIApp
 
 from tunewright.errors import BundleError
 from tunewright.service.answering import Asking, bare, desk_of, needs, plain, sent
+from tunewright.service.describing import TakesBytes
 from tunewright.service.desk import Desk
 from tunewright.service.lookups import sound
 from tunewright.service.tokens import Scope
 from tunewright.sharing import wire
-from tunewright.stores.bundle.layout import TRAILER, Parcel
+from tunewright.stores.bundle.layout import TRAILER
+from tunewright.stores.bundle.store import BundleStore, Manifest, Verified
 
 SHELF, LISTED = "service:bundles", "service:bundle list"
 KIND = "application/octet-stream"
@@ -26,11 +29,12 @@ MOST_HELD = 256 << 20
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A bundle that is kept: what it is called, how large it is, who signed it."""
+    """A bundle that is kept: what it is called, how large it is, who signed it, what it says of itself."""
 
     digest: str
     bytes: int
     signer: str
+    manifest: Manifest | None = None
 
 
 class Held:
@@ -49,7 +53,7 @@ class Held:
             return body
         found: dict[str, bytes] = await desk.call(desk.archive.truth.fetch, SHELF, [digest])
         body = found.get(digest)
-        if body is None or await desk.call(_name, body) != digest:
+        if body is None or await desk.call(named, body) != digest:
             return None
         self._bodies[digest] = body
         while sum(map(len, self._bodies.values())) > MOST_HELD:
@@ -91,7 +95,13 @@ async def one(request: Asking, digest: str) -> ASGIApp:
     return bare(body[start:end], 206, KIND, content_range=f"bytes {start}-{end - 1}/{len(body)}", **lasting)
 
 
-@put("/bundles/{digest:str}", status_code=200, **needs(Scope.SIGN), summary="Keep a bundle")
+@put(
+    "/bundles/{digest:str}",
+    status_code=200,
+    operation_class=TakesBytes,
+    **needs(Scope.SIGN),
+    summary="Keep a bundle",
+)
 async def keep(request: Asking, digest: str) -> ASGIApp:
     """A bundle sent as it is, under the SHA-256 of all its bytes; signed by a signer, where there is a list of them."""
     desk = desk_of(request)
@@ -101,11 +111,11 @@ async def keep(request: Asking, digest: str) -> ASGIApp:
 
 
 def _kept(desk: Desk, digest: str, body: bytes) -> Listed:
-    if _name(body) != digest:
+    if named(body) != digest:
         raise HTTPException(status_code=400, detail="these bytes have another digest")
     try:
-        Parcel(memoryview(body)[:-TRAILER])
-        listed = Listed(digest, len(body), _signer(desk, body))
+        signer = _signer(desk, body)
+        listed = Listed(digest, len(body), signer, opened(digest, body, signer).manifest)
     except BundleError as error:
         raise HTTPException(status_code=400, detail=str(error)) from error
     desk.archive.truth.keep(SHELF, digest, body, replace=False)
@@ -123,7 +133,14 @@ def _signer(desk: Desk, body: bytes) -> str:
     return "" if public is None else desk.signers.get(public, signing.text_of(public))
 
 
-def _name(body: Any) -> str:
+def opened(digest: str, body: bytes, signer: str) -> BundleStore:
+    """A bundle from its bytes; who vouches for it was looked at when it was kept."""
+    content = memoryview(body)[:-TRAILER]
+    return BundleStore(Verified(Path(f"{digest[:12]}.bundle"), content, digest, signer or None))
+
+
+def named(body: Any) -> str:
+    """What a bundle is known by here: the SHA-256 of all its bytes."""
     return sha256(body).hexdigest()
 
 

@@ -16,6 +16,7 @@ from litestar.types import ASGIApp
 from tunewright.report import pages
 from tunewright.service.answering import Asking, bare, desk_of, needs
 from tunewright.service.desk import Desk
+from tunewright.service.shown import Gallery
 from tunewright.service.tokens import Scope
 
 GLANCE = 2.0
@@ -27,7 +28,7 @@ LISTEN = 30.0
 
 def mounted(desk: Desk) -> list[HTTPRouteHandler]:
     """A route for each page and each file they need."""
-    views = pages.Views(desk.archive.truth, live=True)
+    views = pages.Views(desk.archive.truth, bundles=Gallery(desk.archive), live=True)
     shown = [_page(path, function, views) for path, function in pages.PAGES.items()]
     return [*shown, _files(pages.STATIC), _events(views)]
 

@@ -19,7 +19,6 @@ from tunewright.service.desk import Desk
 from tunewright.service.express import Express
 from tunewright.service.logs import Log
 from tunewright.service.tokens import OPEN, Token
-from tunewright.service.tracing import spans
 
 FREE = frozenset(("/v1/health", "/v1/ready"))
 """What needs no token: it says nothing but whether we are there."""
@@ -54,7 +53,6 @@ class Gate:
 
     def __init__(self, app: ASGIApp, desk: Desk, log: Log, express: Express) -> None:
         self._app, self._desk, self._log, self._express = app, desk, log, express
-        self._spans = spans() if desk.serving.traces else None
         self._secure = [(b"strict-transport-security", b"max-age=31536000")] if desk.serving.certificate else []
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -88,11 +86,7 @@ class Gate:
                 await answer({"type": "http.response.body", "body": ready.body, "more_body": False})
                 return
             scope["state"] = {"token": token, "request": number.decode(), "headers": headers}
-            if self._spans is None:
-                await self._app(scope, receive, answer)
-            else:
-                with self._spans(scope["method"], scope["path"]):
-                    await self._app(scope, receive, answer)
+            await self._app(scope, receive, answer)
         except HTTPException as error:
             await _refuse(error, number, answer)
         finally:

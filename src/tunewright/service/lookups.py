@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from litestar import get, post
 from litestar.exceptions import HTTPException
+from litestar.params import Parameter
 from litestar.response import Stream
 from litestar.types import ASGIApp
 
@@ -14,13 +15,15 @@ from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.key import Key
 from tunewright.service.answering import NDJSON, Asking, bare, desk_of, listed, needs, packed, plain
 from tunewright.service.archive import key_of
-from tunewright.service.asking import Kin, Lookup, Nearest, is_digest
+from tunewright.service.asking import NAMED, Kin, Lookup, Nearest, checked, is_digest, is_printed
 from tunewright.service.desk import Desk
 from tunewright.service.tokens import Scope
 from tunewright.service.warm import NAME
 from tunewright.sharing import nearby, wire
 from tunewright.sharing.offers import Generations
 from tunewright.spaces.config import Config
+
+Kernel = Annotated[str | None, Parameter(min_length=1, max_length=1000, pattern=NAMED)]
 
 
 class _Anything:
@@ -71,6 +74,9 @@ async def many(request: Asking, data: Lookup) -> ASGIApp:
 async def nearest(request: Asking, data: Nearest) -> ASGIApp:
     """For each key the nearest decision and its tier, or null; whether its config fits is for you to see."""
     desk = desk_of(request)
+    for one in data.questions:
+        checked(one.key)
+        checked(one.exact or one.key)
     answers = await desk.call(_answers, desk, data)
     for decision in answers:
         desk.meters.tiers.labels(str(decision.tier) if decision else str(Tier.DEFAULT)).inc()
@@ -97,15 +103,15 @@ def _answers(desk: Desk, asked: Nearest) -> list[Decision | None]:
 )
 async def relatives(request: Asking, data: Kin) -> Stream:
     """Decisions whose keys differ at most in sizes and in which device of one architecture, a line each."""
-    archive = desk_of(request).archive
-    return await listed(request, lambda: map(wire.dump_decision, archive.relatives(data.key, data.most)))
+    archive, key = desk_of(request).archive, checked(data.key)
+    return await listed(request, lambda: map(wire.dump_decision, archive.relatives(key, data.most)))
 
 
 @get("/decisions", media_type=NDJSON, **needs(Scope.READ), summary="All decisions, or those of one kernel")
-async def every(request: Asking, kernel: str | None = None) -> Stream:
+async def every(request: Asking, kernel: Kernel = None) -> Stream:
     """Records, a line each; the last line says how many there were."""
     truth = desk_of(request).archive.truth
-    return await listed(request, lambda: map(wire.dump_decision, truth.decisions(_kernel(kernel))))
+    return await listed(request, lambda: map(wire.dump_decision, truth.decisions(printed(kernel))))
 
 
 @get("/decisions/{digest:str}/history", **needs(Scope.READ), summary="What stood for that key, oldest first")
@@ -123,10 +129,10 @@ async def history(request: Asking, digest: str) -> ASGIApp:
 
 
 @get("/keys", media_type=NDJSON, **needs(Scope.READ), summary="Keys that have a decision or a trial")
-async def keys(request: Asking, kernel: str | None = None) -> Stream:
+async def keys(request: Asking, kernel: Kernel = None) -> Stream:
     """Keys, a line each."""
     truth = desk_of(request).archive.truth
-    return await listed(request, lambda: map(wire.dump_key, truth.keys(_kernel(kernel))))
+    return await listed(request, lambda: map(wire.dump_key, truth.keys(printed(kernel))))
 
 
 @get("/trials/{digest:str}", media_type=NDJSON, **needs(Scope.READ), summary="The journal of that key")
@@ -152,8 +158,8 @@ def _devices(desk: Desk) -> bytes:
     return b'{"devices":[%s]}' % b",".join(b'{"device":%s,"keys":%d}' % pair for pair in sorted(counts.items()))
 
 
-def _kernel(name: str | None) -> str | None:
+def printed(name: str | None) -> str | None:
     """The name of a kernel as it may be asked for; one that no kernel has is refused."""
-    if name is not None and (not name or not name.isprintable()):
+    if name is not None and not is_printed(name):
         raise HTTPException(status_code=400, detail="the name of a kernel has characters that can be printed")
     return name

@@ -17,7 +17,7 @@ from tunewright.errors import BundleError, StoreError
 from tunewright.model.decision import Decision, Tier
 from tunewright.service.answering import NDJSON, Asking, bare, desk_of, listed, needs, tag
 from tunewright.service.archive import Archive, key_of, named
-from tunewright.service.asking import MOST_RECORD, Publication, objection
+from tunewright.service.asking import MOST_RECORD, Publication, checked
 from tunewright.service.auditing import AUDIT, Noted
 from tunewright.service.tokens import Scope, Token
 from tunewright.sharing import wire
@@ -112,8 +112,7 @@ def _read(given: dict[str, Any]) -> Decision:
     if len(record) > MOST_RECORD:
         raise HTTPException(status_code=413, detail=f"a record has at most {MOST_RECORD:,} bytes")
     decision = wire.load_decision(record)
-    if wrong := objection(decision.key):
-        raise HTTPException(status_code=400, detail=wrong)
+    checked(decision.key)
     if decision.tier is not Tier.EXACT:
         raise HTTPException(status_code=400, detail="only decisions for their own keys are published")
     return decision

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import get, post
 from litestar.exceptions import HTTPException
+from litestar.params import Parameter
 from litestar.response import Stream
 from litestar.types import ASGIApp
 
@@ -15,25 +16,36 @@ from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.service.answering import NDJSON, Asking, desk_of, listed, needs, packed, plain
 from tunewright.service.asking import (
+    NAME,
     Claim,
     Clearing,
     Fetching,
     Keeping,
     Release,
     Wanting,
+    checked,
     is_name,
-    objection,
     unwanted,
 )
+from tunewright.service.describing import TakesLines
+from tunewright.service.lookups import Kernel, printed
 from tunewright.service.tokens import Scope
 from tunewright.sharing import wire
 from tunewright.sharing.offers import Leases, Shelves, Wants
+
+Shelf = Annotated[str, Parameter(min_length=1, max_length=1000, pattern=NAME)]
 
 MOST_TRIALS = 100_000
 MOST_LINE = 1 << 20
 
 
-@post("/trials", status_code=200, **needs(Scope.RECORD), summary="Append trials to the journal of a key")
+@post(
+    "/trials",
+    status_code=200,
+    operation_class=TakesLines,
+    **needs(Scope.RECORD),
+    summary="Append trials to the journal of a key",
+)
 async def record(request: Asking) -> ASGIApp:
     """Lines of JSON: the record of a key, then one of each trial. All of them are kept, or none."""
     key: Key | None = None
@@ -67,13 +79,6 @@ async def _lines(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield rest
 
 
-def checked(key: Key) -> Key:
-    """A key that may be kept."""
-    if wrong := objection(key):
-        raise HTTPException(status_code=400, detail=wrong)
-    return key
-
-
 def _offered(request: Asking, offer: type) -> Any:
     """The record of truth, which makes that offer."""
     if not isinstance(truth := desk_of(request).archive.truth, offer):
@@ -84,12 +89,10 @@ def _offered(request: Asking, offer: type) -> Any:
 @get(
     "/untuned", media_type=NDJSON, **needs(Scope.READ), summary="What is called without a decision, most seconds first"
 )
-async def wanted(request: Asking, kernel: str | None = None) -> Stream:
+async def wanted(request: Asking, kernel: Kernel = None) -> Stream:
     """Wants, a line each."""
     truth = _offered(request, Wants)
-    if kernel is not None and not kernel.isprintable():
-        raise HTTPException(status_code=400, detail="the name of a kernel has characters that can be printed")
-    return await listed(request, lambda: map(wire.encode, truth.wanted(kernel)))
+    return await listed(request, lambda: map(wire.encode, truth.wanted(printed(kernel))))
 
 
 @post("/untuned", status_code=200, **needs(Scope.RECORD, Wanting), summary="Add calls and seconds to what is untuned")
@@ -137,7 +140,7 @@ async def keep(request: Asking, data: Keeping) -> ASGIApp:
 
 
 @get("/shelves", media_type=NDJSON, **needs(Scope.READ), summary="Everything on a shelf, oldest first")
-async def entries(request: Asking, shelf: str) -> Stream:
+async def entries(request: Asking, shelf: Shelf) -> Stream:
     """Entries, a line each, in base64."""
     truth, name = _offered(request, Shelves), _named(shelf)
     return await listed(request, lambda: map(msgspec.json.encode, truth.entries(name)))

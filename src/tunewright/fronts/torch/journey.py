@@ -101,9 +101,9 @@ def _told(
         captured=tuple(captured),
         lowered=tuple(lowered),
         final=tuple(final),
-        origins=tuple(
-            (post, tuple(name for name in pre if name in names)) for post, pre in origins.get("postToPre", {}).items()
-        ),
+        origins={
+            post: tuple(name for name in pre if name in names) for post, pre in origins.get("postToPre", {}).items()
+        },
         changes=tuple(one for one in changes if one.gone or one.new),
         idle=tuple(dict.fromkeys(one.name for one in changes if not one.gone and not one.new)),
         loops=len(seen.loops[which]) if which is not None else 0,
@@ -118,7 +118,7 @@ def _told(
             reading.buffers(said[CODE], {name: size for step in steps.values() for name, size in step.sizes.items()})
         ),
         roof=roof,
-        times=tuple(taken.items()),
+        times=taken,
         setting=f"{host.cpu().model}, {words.counted(torch.get_num_threads(), 'thread')}, torch {torch.__version__}",
         notes=tuple(notes),
     )

@@ -83,7 +83,7 @@ def bundle(views: Views, query: Query) -> Sheet:
 
 
 def _signer(one: Parcel) -> str:
-    return one.signer or "its digest, which was pinned"
+    return one.signer or "nobody; its digest is known"
 
 
 def _found(views: Views, digest: str) -> Parcel:

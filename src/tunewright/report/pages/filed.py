@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from tunewright.errors import SettingsError, WireError
+from tunewright.report.journey import Journey
 from tunewright.sharing import wire
 from tunewright.sharing.offers import Shelves
 
@@ -86,6 +87,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "resources": (Prebuild, "tunewright triton prebuild --json"),
     "schedule": (tuple[Step, ...], "tunewright mlir steps --json"),
     "diagnosis": (Diagnosed, "tunewright torch doctor --json"),
+    "journey": (Journey, "tunewright torch journey --json"),
 }
 """Kinds of reports: what is in them, and what writes them."""
 

@@ -1,4 +1,4 @@
-"""Reports: what other commands found, filed and shown: resources of GPUs, steps of schedules, diagnoses of models."""
+"""Reports: what other commands found, filed and shown: resources of GPUs, steps of schedules, models and journeys."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from math import isinf
 from typing import Any, NamedTuple
 
 from tunewright.errors import SettingsError
+from tunewright.report import journey_page, journey_style, steps, words
 from tunewright.report import resources as panels_of
-from tunewright.report import steps, words
+from tunewright.report.journey import Journey
 from tunewright.report.pages import parts
 from tunewright.report.pages.filed import Diagnosed, Filed, Judged, Prebuild, Sign, Step
 from tunewright.report.pages.frame import Query, Sheet
@@ -38,10 +39,18 @@ _SCHEDULES = _Room(
     "/schedules", "Schedules", "schedule", "Schedules of MLIR payloads, step by step.",
     "tunewright mlir steps SCHEDULE PAYLOAD --json > FILE.json",
 )  # fmt: skip
+_JOURNEYS = _Room(
+    "/torch", "Journeys", "journey", "Models on their way from Python to machine code, step by step.",
+    "tunewright torch journey FILE.py:MAKE --out DIR --json > FILE.json",
+)  # fmt: skip
 _TORCH = _Room(
     "/torch", "Torch", "diagnosis", "What torch.compile makes of models: symptoms by the time at stake.",
     "tunewright torch doctor FILE.py:MAKE --json > FILE.json",
 )  # fmt: skip
+
+
+SHOWN = {room.kind: room.path for room in (_RESOURCES, _SCHEDULES, _TORCH, _JOURNEYS)}
+"""Where reports of each kind are shown."""
 
 
 def resources(views: Views, query: Query) -> Sheet:
@@ -57,29 +66,37 @@ def schedules(views: Views, query: Query) -> Sheet:
 
 
 def torch(views: Views, query: Query) -> Sheet:
-    """What a doctor found wrong with compiled models."""
-    found = _asked(views, query, _TORCH)
-    return Sheet(found.title, _diagnosis(found.said), _TORCH.path) if found else _listed(views, _TORCH)
+    """What a doctor found wrong with compiled models, and what became of them on their way."""
+    found = _asked(views, query, _TORCH, _JOURNEYS)
+    if found is None:
+        journeys = parts.section(_JOURNEYS.title, _every(views, _JOURNEYS))
+        return Sheet(_TORCH.title, put([_every(views, _TORCH), journeys]), _TORCH.path)
+    drawn = _diagnosis(found.said) if found.kind == _TORCH.kind else _journey(found.said)
+    return Sheet(found.title, drawn, _TORCH.path)
 
 
-def _asked(views: Views, query: Query, room: _Room) -> Filed | None:
+def _asked(views: Views, query: Query, *rooms: _Room) -> Filed | None:
     """The report that a query names, if it names one."""
     name = query.get("name")
     if not name:
         return None
-    found = [one for one in views.filed(room.kind) if one.name == name]
+    found = [one for room in rooms for one in views.filed(room.kind) if one.name == name]
     if not found:
         raise NotThere(f"No report is filed as {name[:40]!r}.")
     return found[0]
 
 
 def _listed(views: Views, room: _Room) -> Sheet:
+    return Sheet(room.title, _every(views, room), room.path)
+
+
+def _every(views: Views, room: _Room) -> Markup:
     about, every = el("p", room.about, class_="about"), views.filed(room.kind)
     if every:
         rows = [(link(one.title, room.path, name=one.name), parts.moment(one.when)) for one in every]
-        return Sheet(room.title, put([about, table(room.title, ("report", "filed"), rows)]), room.path)
+        return put([about, table(room.title, ("report", "filed"), rows)])
     how = el("pre", f"{room.maker}\n{FILING}")
-    return Sheet(room.title, put([about, parts.empty("None is filed yet. To make one and file it:"), how]), room.path)
+    return put([about, parts.empty("None is filed yet. To make one and file it:"), how])
 
 
 def _resources(said: Prebuild) -> Markup:
@@ -159,6 +176,15 @@ def _diagnosis(said: Diagnosed) -> Markup:
     head = el("p", f"{said.name}: {count}, ranked by the time at stake in {said.calls:,} calls.", class_="lead")
     bars = [_bars("Where compiling spends its time", said.phases), _bars("A call", said.times)]
     return put([head, map(_symptom, said.symptoms), bars, (el("p", note, class_="note") for note in said.notes)])
+
+
+def _journey(said: Journey) -> Markup:
+    """The whole journey, as on a page of its own."""
+    try:
+        told = journey_page.told(said)
+    except (ArithmeticError, LookupError, ValueError) as error:  # whoever filed it made it up
+        raise SettingsError(f"This journey cannot be drawn ({error}); file what `torch journey` wrote.") from error
+    return parts.component("journey", el("style", Markup(journey_style.STYLE)), Markup(told))
 
 
 def _symptom(one: Sign) -> Markup:

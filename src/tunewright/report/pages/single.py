@@ -10,6 +10,7 @@ from tunewright.report.pages import frame
 from tunewright.report.pages.assets import STATIC
 from tunewright.report.pages.frame import ROOMS, Draws, Sheet, Tells
 from tunewright.report.pages.markup import Markup, el, href, json_of, put
+from tunewright.report.pages.reports import SHOWN
 from tunewright.report.pages.searching import FEWEST, MOST
 from tunewright.report.pages.views import Views
 
@@ -90,7 +91,7 @@ def pages(views: Views, bounds: Bounds) -> Iterator[Place]:
     yield from (Place("/explore", {"key": one.key.digest}) for one in views.tallies()[: bounds.spaces])
     yield from (Place("/strategies", {"key": digest}) for digest in _searched(views, bounds))
     yield from (Place("/race", {"key": one.key.digest}) for one in views.raced()[: bounds.races])
-    for kind, path in (("resources", "/resources"), ("schedule", "/schedules"), ("diagnosis", "/torch")):
+    for kind, path in SHOWN.items():
         yield from (Place(path, {"name": one.name}) for one in views.filed(kind))
     for one in views.bundles:
         yield Place("/bundle", {"digest": one.digest})

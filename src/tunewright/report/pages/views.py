@@ -101,15 +101,22 @@ class Views:
         store: Store,
         name: str = "",
         *,
-        bundles: Sequence[Parcel] = (),
+        bundles: Sequence[Parcel] | Callable[[], Sequence[Parcel]] = (),
         held: Mapping[str, Held] | None = None,
         filed: Sequence[Filed] = (),
         live: bool = False,
     ) -> None:
-        self.store, self.name, self.bundles, self.held, self.live = store, name, bundles, held or {}, live
+        self.store, self.name, self.held, self.live = store, name, held or {}, live
+        self._bundles = bundles
         self._filed = tuple(filed)
         self._kept: dict[str, tuple[float, Any]] = {}
         self._journals: OrderedDict[tuple[str, int], Journal] = OrderedDict()
+
+    @property
+    def bundles(self) -> Sequence[Parcel]:
+        """Bundles to be shown; where they come and go, those there are now."""
+        found = self._bundles
+        return self._fresh("bundles", found) if callable(found) else found
 
     @property
     def draws(self) -> bool:

@@ -499,6 +499,23 @@
     show(0);
   }
 
+  /* -- the journey of a model: whatever belongs to the kernel one points at ------------------------------------------ */
+  function journey(place) {
+    const kernel = (one) => (one.getAttribute("class").match(/(?:^| )(k\d+)(?: |$)/) || [])[1];
+    const coloured = [...place.querySelectorAll('[class*="k"]')].filter(kernel);
+    for (const one of coloured) {
+      one.classList.add("hue");
+      one.addEventListener("mouseenter", () => {
+        place.classList.add("dim");
+        coloured.forEach((other) => { other.style.opacity = kernel(other) === kernel(one) ? 1 : ""; });
+      });
+      one.addEventListener("mouseleave", () => {
+        place.classList.remove("dim");
+        coloured.forEach((other) => { other.style.opacity = ""; });
+      });
+    }
+  }
+
   /* -- what happens now ------------------------------------------------------------------------------------------------- */
   function live(place) {
     const list = h("ol", {}), most = 50, events = new EventSource(place.dataset.events);
@@ -513,7 +530,7 @@
   }
 
   /* -- start ----------------------------------------------------------------------------------------------------------------- */
-  const KINDS = { explorer, searches, race, steps, live };
+  const KINDS = { explorer, searches, race, steps, journey, live };
   function enliven(part) {
     for (const place of part.querySelectorAll("[data-kind]")) {
       if (place.dataset.alive) continue;
