@@ -70,8 +70,8 @@ def _written(found: Journey) -> tuple[str, str, str]:
     rows = (
         (
             ("mono pale num", str(place.line)),
+            ("", "".join(map(chip, sorted(marks.get(place, ()))))),  # before the line, which may be long
             ("mono", escape(text)),
-            ("", "".join(map(chip, sorted(marks.get(place, ()))))),
         )
         for place, text in found.source
     )
@@ -85,9 +85,9 @@ def _captured(found: Journey) -> tuple[str, str, str]:
         "at the same memory in another shape, or were replaced."
     )
     made: dict[str, list[str]] = {}
-    for post, captured in found.origins.items():
-        for name in captured:
-            made.setdefault(name, []).append(post)
+    for one in found.final:
+        for name in found.origins.get(one.name, ()):
+            made.setdefault(name, []).append(one.name)
     ends, calls = numbers(found), {one.name: one for one in found.final}
     rows = (
         (

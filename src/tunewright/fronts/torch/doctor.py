@@ -46,12 +46,13 @@ def examine_made(
 
 def parted(made: Any) -> tuple[Any, list[tuple[Any, ...]]]:
     """What a function made, as a model and the arguments of each call."""
-    if not isinstance(made, tuple) or len(made) < 2 or not all(isinstance(one, tuple) for one in made[1:]):
-        raise SignatureError(
-            "make() must return a model and the arguments of each call as tuples: `return model, (x,)`"
-        )
+    if not isinstance(made, tuple) or len(made) < 2:
+        raise SignatureError("make() must return a model and the arguments of each call: `return model, (x, y)`")
     model, *given = made
-    return model, given
+    calls = [(one,) if isinstance(one, torch.Tensor) else one for one in given]
+    if not all(isinstance(one, tuple) for one in calls):
+        raise SignatureError("the arguments of a call are one tensor or a tuple: `return model, (x, y)`")
+    return model, calls
 
 
 def examine(
