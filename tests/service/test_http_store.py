@@ -1,9 +1,13 @@
 """A service as a store: the contracts that every store keeps, through a real server."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 
 from tunewright.sharing.offers import Cache, Generations, Leases, Shelves, Upkeep, Wants
 from tunewright.stores import places
+from tunewright.testing import servers
 from tunewright.testing.offer_kit import GenerationContract, LeaseContract, ShelfContract, WantContract
 from tunewright.testing.store_kit import StoreContract
 
@@ -30,6 +34,52 @@ class TestHttp(StoreContract, LeaseContract, WantContract, GenerationContract, S
     def store(self, cold):
         emptied(cold)
         return cold.store()
+
+
+@pytest.fixture(scope="module")
+def before_postgres(serve):
+    """A service before PostgreSQL, and how to empty that."""
+    psycopg = pytest.importorskip("psycopg")
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)  # the server is not run by root
+        with servers.postgres(Path(name) / "server", fsync=False) as server:
+
+            def empty():
+                with psycopg.connect(server.location) as link:
+                    link.execute("SET search_path = tunewright")
+                    link.execute("TRUNCATE decisions, history, problems, trials, wants, leases")
+                    link.execute("DELETE FROM entries WHERE shelf NOT LIKE 'service:%'")
+
+            yield serve("--fresh", "0", store=server.location), empty
+
+
+@pytest.mark.slow
+class TestHttpBeforePostgres(StoreContract, LeaseContract, WantContract, GenerationContract, ShelfContract):
+    @pytest.fixture
+    def store(self, before_postgres):
+        service, empty = before_postgres
+        store = service.store()
+        empty()
+        return store
+
+
+@pytest.fixture(scope="module")
+def before_redis(serve, tmp_path_factory):
+    """A service before Redis, and how to empty that."""
+    redis = pytest.importorskip("redis")
+    with servers.redis(tmp_path_factory.mktemp("redis")) as server:
+        service = serve("--fresh", "0", store=server.location)
+        with redis.Redis.from_url(server.location) as raw:
+            yield service, raw.flushall
+
+
+@pytest.mark.slow
+class TestHttpBeforeRedis(StoreContract, LeaseContract, WantContract, ShelfContract):
+    @pytest.fixture
+    def store(self, before_redis):
+        service, empty = before_redis
+        empty()
+        return service.store()
 
 
 def test_it_offers_what_it_says(cold) -> None:

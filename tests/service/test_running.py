@@ -5,7 +5,9 @@ import sqlite3
 import ssl
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ from tunewright.service.tokens import Scope, Tokens
 from tunewright.stores import places
 from tunewright.stores.http import HttpStore
 from tunewright.stores.sqlite import SqliteStore
+from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, KEY, TIMED, other_decision, other_key
 
 OLD = (
@@ -93,6 +96,38 @@ def test_a_back_up_of_a_running_service_restores_all_that_was_acknowledged(serve
     assert list(again.trials(KEY)) == [TIMED]
     assert again.fetch("races", ["a"]) == {"a": b"transcript"}
     assert len(again.history(KEY)) == 1
+
+
+@pytest.mark.slow
+def test_a_dump_of_a_running_postgresql_restores_the_same(serve) -> None:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        folder.chmod(0o755)  # the server is not run by root
+        server = stack.enter_context(servers.postgres(folder / "server"))
+        service = serve(store=server.location)
+        token = service.token()
+        store = HttpStore.at(service.at(token))
+        store.put(DECISION)
+        store.record(KEY, [TIMED])
+        store.keep("races", "a", b"transcript")
+        dump, other = folder / "dump", server.location.removesuffix("postgres") + "restored"
+        for words in (  # what docs/service.md says
+            ("pg_dump", "--format=custom", f"--file={dump}", server.location),
+            ("createdb", f"--maintenance-db={server.location}", "restored"),
+            ("pg_restore", f"--dbname={other}", dump),
+        ):
+            program = servers.program_at(words[0], "postgresql-client")
+            done = subprocess.run([program, *words[1:]], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        store.put(other_decision(key=other_key(kernel="later")))
+        again = HttpStore.at(serve(store=other).at(token))
+        assert list(again.decisions()) == [DECISION]
+        assert list(again.trials(KEY)) == [TIMED]
+        assert again.fetch("races", ["a"]) == {"a": b"transcript"}
+        later = other_decision(key=other_key(kernel="after"))
+        assert again.put(later) == later, "it goes on where it was"
+        again.record(KEY, [TIMED])
+        assert len(list(again.trials(KEY))) == 2
 
 
 def test_a_file_of_the_schema_before_is_upgraded_with_its_data(serve, tmp_path) -> None:
@@ -181,6 +216,29 @@ def test_the_manifests_are_whole() -> None:
     assert container["livenessProbe"]["httpGet"]["path"] == "/v1/health"
     labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert found["Service"]["spec"]["selector"].items() <= labels.items()
+
+
+def test_the_manifests_keep_the_schema_of_kubernetes_and_nothing_beyond_it() -> None:
+    yaml, kubernetes = pytest.importorskip("yaml"), pytest.importorskip("kubernetes_validate")
+    folder, kinds = Path(__file__).parents[2] / "docs", []
+    for path in (folder / "service" / "kubernetes.yaml", folder / "fleet" / "rayjob.yaml"):
+        for one in yaml.safe_load_all(path.read_text()):
+            if one["apiVersion"] != "ray.io/v1":  # not Kubernetes' own
+                kubernetes.validate(one, "1.31", strict=True)
+                kinds.append(one["kind"])
+    assert sorted(kinds) == ["Deployment", "NetworkPolicy", "Secret", "Service"]
+    with pytest.raises(kubernetes.ValidationError):
+        kubernetes.validate({**one, "spec": {"podSelector": {}, "polcyTypes": []}}, "1.31", strict=True)
+
+
+def test_the_dockerfile_passes_its_linter() -> None:
+    if not (linter := Path(sys.executable).with_name("hadolint")).exists():
+        pytest.skip("hadolint is not installed")
+    path = Path(__file__).parents[2] / "docs" / "service" / "Dockerfile"
+    done = subprocess.run([linter, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    loose = path.read_text().replace("python:3.12-slim", "python:latest")
+    assert subprocess.run([linter, "-"], input=loose, capture_output=True, text=True, check=False).returncode == 1
 
 
 def test_places_knows_it_by_both_schemes() -> None:

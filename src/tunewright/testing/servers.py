@@ -127,7 +127,7 @@ def redis(folder: Path, *options: str, fsync: bool = False) -> Iterator[Server]:
 
     Further `options` are those of its command line.
     """
-    program, port = _program("redis-server", "redis-server"), _free_port()
+    program, port = program_at("redis-server", "redis-server"), _free_port()
     folder.mkdir(parents=True, exist_ok=True)
     kept = ("--appendonly", "yes", "--appendfsync", "always") if fsync else ("--appendonly", "no")
     command = (program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *kept, *options)
@@ -141,7 +141,7 @@ def postgres(folder: Path, *options: str, fsync: bool = True) -> Iterator[Server
 
     It is as durable as it is by default, unless `fsync` is False. Further `options` are settings: `max_connections=9`.
     """
-    program, port = _program("postgres", "postgresql"), _free_port()
+    program, port = program_at("postgres", "postgresql"), _free_port()
     user = SUPERUSER if os.geteuid() == 0 else None
     data = folder / "data"
     folder.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ def _initialise(program: str, data: Path, user: str | None) -> None:
         raise NoServer(f"no database can be made in {data}: {(done.stderr or done.stdout).strip()}")
 
 
-def _program(name: str, package: str) -> str:
+def program_at(name: str, package: str) -> str:
     """Where a program is; PostgreSQL's hide in a folder of their version on Debian."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(map(str, reversed(versions))))

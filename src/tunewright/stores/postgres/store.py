@@ -77,8 +77,10 @@ SELECT %b, %b, %b, * FROM unnest(%b::bigint[], %b::bytea[])"""
 
 _COPY = "COPY trials (kernel, device, digest, seal, body) FROM STDIN (FORMAT BINARY)"
 
+# In which part they are is asked of the key's own row: of a key that came over a network the digest alone is known.
 _TRIALS = """SELECT id, body, seal FROM trials
-WHERE kernel = %b AND device = %b AND digest = %b AND id > %b ORDER BY id LIMIT %b"""
+WHERE kernel = (SELECT kernel FROM problems WHERE digest = %b)
+AND device = (SELECT device FROM problems WHERE digest = %b) AND digest = %b AND id > %b ORDER BY id LIMIT %b"""
 
 _KEYS = """SELECT digest, key FROM problems p WHERE {} digest > %b AND EXISTS (
 SELECT FROM trials t WHERE t.kernel = p.kernel AND t.device = p.device AND t.digest = p.digest)
@@ -227,7 +229,7 @@ class PostgresStore:
     def trials(self, key: Key) -> Iterator[Trial]:
         """The journal of a key, in the order recorded, read a page at a time."""
         digest = bytes.fromhex(key.digest)
-        for _, body, sealed in self._server.pages(_TRIALS, 0, key.kernel, key.device.model, digest):
+        for _, body, sealed in self._server.pages(_TRIALS, 0, digest, digest, digest):
             if (trial := self._bodies.believed("a trial", read_trial, body, sealed, digest)) is not None:
                 yield trial
 
