@@ -85,3 +85,5 @@ def test_the_steps_before_one_that_fails_are_shown(tmp_path) -> None:
 def test_wrong_use_is_said(file) -> None:
     assert "no file nowhere" in run("nowhere", "nothing").output
     assert "say on which payload" in run(f"{file}:schedule").output
+    assert "no schedule but a Payload" in run(f"{file}:payload").output
+    assert "no payload but a Schedule" in run(f"{file}:schedule", f"{file}:schedule").output

@@ -85,17 +85,23 @@ def _read(schedule: str, payload: str | None, config: str | None) -> tuple[Scrip
             raise click.UsageError(f"{schedule} is not built by Mlir, and has no schedule")
         settings = found.space.require(_settings(found, config)) if config else found.default
         return backend.script(settings), payload_text(payload) if payload else backend.payload.text
-    if payload is None:
-        raise click.UsageError("say on which payload: tunewright mlir steps SCHEDULE PAYLOAD")
     if isinstance(found, Schedule):
         found = found.script()
+    if not isinstance(found, Script | str):
+        raise click.UsageError(
+            f"{schedule} is no schedule but a {type(found).__name__}; name a Schedule, or a kernel tuned with Mlir"
+        )
+    if payload is None:
+        raise click.UsageError("say on which payload: tunewright mlir steps SCHEDULE PAYLOAD")
     return found if isinstance(found, Script) else Script.parse(str(found)), payload_text(payload)
 
 
 def payload_text(place: str) -> str:
     """The MLIR at a file or FILE.py:NAME."""
     found = _at(place)
-    return found.text if isinstance(found, Payload) else str(found)
+    if not isinstance(found, Payload | str):
+        raise click.UsageError(f"{place} is no payload but a {type(found).__name__}; name a file or a Payload")
+    return found.text if isinstance(found, Payload) else found
 
 
 def _at(place: str) -> Any:
