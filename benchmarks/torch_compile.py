@@ -1,15 +1,19 @@
 """Models compiled in the way that wins, beside every way that PyTorch offers: one run, in turns.
 
     python benchmarks/torch_compile.py [--quick] [--json] [--models layer-1x1-float32,mlp-float32] [--threads 1,2]
-        [--budget 7,20m] [--each 6,5m] [--keep FOLDER]
+        [--budget 7,20m] [--each 6,5m] [--sittings 3] [--keep FOLDER]
 
 A row is a model and a number of threads. A process chooses (`tunewright.torch.compile` with a fresh store) and ends;
-another then loads what was decided, without measuring, and times all of them in turns: eager, torch.compile's default,
+others then load what was decided, without measuring, and time all of them in turns: eager, torch.compile's default,
 max-autotune with freezing, freezing with library products, freezing with C++ products, ours. So nothing is judged by
 the samples that chose it. One thread is timed by its CPU time, two by the wall clock. Ratios are those of neighbours.
+Two copies of the same compiled model in one process differ by a few percent, for as long as it lives, by where their
+weights lie; so there are several sittings, each a process, in an order drawn anew: a ratio is the median of theirs, in
+brackets the least and the largest.
 
 `compile` and `first` are the wall time until a first result, with empty caches of compiled code (headers are compiled
-before), and of a second call. `error` is the distance from the same model in double precision, as a share of its size.
+before), and of a second call, in the first sitting. `error` is the distance from the same model in double precision,
+as a share of its size.
 
 `worst_vs_best` is the least ratio, over rows and rivals, of a rival's time to ours: 0.98 says that nobody beats us by
 more than 2 %. With `--keep`, rows that are done are not done again, and decisions stay.
@@ -20,6 +24,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -28,6 +33,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import exp, log
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from figures import Goal, Report, parser
@@ -55,10 +61,12 @@ def main() -> int:
     asked.add_argument("--threads", default="", help="default: 1,2")
     asked.add_argument("--budget", default="", help="trials and time for each graph")
     asked.add_argument("--each", default="6,5m", help="the same for each product in it")
+    asked.add_argument("--sittings", type=int, default=0, help="processes that judge a row (3; quick: 1)")
     asked.add_argument("--keep", type=Path, help="a folder for what is decided and measured")
     asked.add_argument("--child", nargs=3, metavar=("PHASE", "MODEL", "THREADS"), help="one phase of a row")
     told = asked.parse_args()
     told.budget = told.budget or ("3,40s" if told.quick else "7,20m")
+    told.sittings = told.sittings or (1 if told.quick else 3)
     if told.child:
         phase, model, threads = told.child
         print(json.dumps({"choose": choose, "check": check}[phase](model, int(threads), told)))
@@ -67,7 +75,7 @@ def main() -> int:
     counts = told.threads.split(",") if told.threads else ["1"] if told.quick else ["1", "2"]
     report = Report()
     with _folder(told.keep) as folder:
-        rows = [row(model, int(threads), folder) for threads in counts for model in models]
+        rows = [row(model, int(threads), folder, told.sittings) for threads in counts for model in models]
     for one in rows:
         report.check(one["measured"] == 0, f"{one['name']}: something was measured after it was decided")
         report.check(one["errors"][OURS] <= 4 * max(one["errors"][EAGER], 1e-6), f"{one['name']}: ours is wrong")
@@ -86,24 +94,37 @@ def _folder(kept: Path | None) -> Iterator[Path]:
     yield kept.resolve()
 
 
-def row(model: str, threads: int, folder: Path) -> dict[str, Any]:
-    """One model on so many threads: chosen in one process, checked in another."""
+def row(model: str, threads: int, folder: Path, sittings: int) -> dict[str, Any]:
+    """One model on so many threads: chosen in one process, checked in others."""
     name = f"{model} x{threads}"
     done = folder / f"{name}.json"
     if done.exists():
         return json.loads(done.read_text())
-    found: dict[str, Any] = {"name": name}
-    for phase in ("choose", "check"):
+    made = []
+    for phase in ("choose", *["check"] * sittings):
         began = time.perf_counter()
-        found |= _phase(phase, model, threads, folder)
+        made.append(_phase(phase, model, threads, folder))
         print(f"{name}: {phase} took {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    found = {"name": name, **made[0], **together(made[1:])}
     done.write_text(json.dumps(found))
     return found
 
 
+def together(sittings: list[dict[str, Any]]) -> dict[str, Any]:
+    """What several sittings say: medians, and of ratios how far they lie apart."""
+    found = dict(sittings[0])
+    if len(sittings) > 1:
+        for name in found["ratios"]:
+            each = sorted(one["ratios"][name][0] for one in sittings)
+            found["ratios"][name] = (median(each), each[0], each[-1])
+        found["steady"] = {name: median(one["steady"][name] for one in sittings) for name in found["steady"]}
+        found["measured"] = sum(one["measured"] for one in sittings)
+    return found | {"sittings": len(sittings)}
+
+
 def _phase(phase: str, model: str, threads: int, folder: Path) -> dict[str, Any]:
     argv = [*(word for word in sys.argv if word != "--json"), "--child", phase, model, str(threads)]
-    caches = tempfile.mkdtemp(dir=folder)
+    caches = str(folder / f"{model} x{threads} {phase}")
     single = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "KMP_BLOCKTIME": "0"}
     home = {"TUNEWRIGHT_CACHE": str(folder / "cache"), "TUNEWRIGHT_STORE": str(folder / f"{model} x{threads}.sqlite")}
     environ = {**os.environ, **single, **home, "TORCHINDUCTOR_CACHE_DIR": caches}
@@ -149,9 +170,12 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
         calls: dict[str, Callable[[], Any]] = {EAGER: lambda: made(*arguments)}
         first, second = {EAGER: 0.0}, {EAGER: 0.0}
         wanted = {name: STOCK[name] for name in ("default", "freeze+library")} if told.quick else STOCK
-        for name, options in {OURS: None, **wanted}.items():
+        caches = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+        ways = list({OURS: None, **wanted}.items())
+        random.shuffle(ways)  # who comes first gets other memory
+        for name, options in ways:
             fn = copy.deepcopy(made)
-            with _apart(options or {}):
+            with _apart(caches / name, options or {}):
                 compiled = compile(fn, session=session) if options is None else torch.compile(fn, options=options)
                 calls[name] = lambda compiled=compiled: compiled(*arguments)
                 first[name], second[name] = (_seconds(calls[name]) for _ in range(2))
@@ -171,13 +195,13 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _apart(settings: dict[str, Any]) -> Iterator[None]:
+def _apart(caches: Path, settings: dict[str, Any]) -> Iterator[None]:
     """Settings of the whole process, and caches of compiled code of its own."""
     import torch._inductor.config as inductor
     from torch._inductor.utils import clear_caches
 
     clear_caches()
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(dir=Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(caches)
     with inductor.patch(settings):
         yield
 
@@ -202,7 +226,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     """A line for each row and each way: time, ratio to ours with its interval, compile, first call, error."""
     lines = []
     for one in rows:
-        took = f"tuned in {one['tuning']:.0f} s, {one['rounds']} rounds, {one['clock']} clock"
+        took = f"tuned in {one['tuning']:.0f} s, {one['sittings']} x {one['rounds']} rounds, {one['clock']} clock"
         lines.append(f"{one['name']}  ({took}) {one['chosen']}")
         for name, seconds in one["steady"].items():
             ratio, low, high = one["ratios"].get(name, (1.0, 1.0, 1.0))
