@@ -126,6 +126,52 @@ def test_a_fresh_process_without_a_compiler_starts_nothing_compiles_nothing_and_
     assert not (shipped / "empty").exists() or not any((shipped / "empty").rglob("*.so"))
 
 
+WARMED = """
+import json
+import torch
+torch.set_num_threads(1)
+from model import make
+from torch._dynamo.utils import counters
+from tunewright.torch import load
+model, call = make()
+warmed = load("caches.bundle", signers="signers", model=model)
+with torch.no_grad():
+    got, right = warmed(*call), model(*call)
+print(json.dumps({
+    "inductor": dict(counters["inductor"]),
+    "error": max(float((got[name] - right[name]).abs().max()) for name in right),
+}))
+"""
+
+CACHED = """
+import torch
+torch.set_num_threads(1)
+from model import make
+from tunewright.torch import bundle
+model, call = make()
+bundle("caches.bundle", torch.compile(model, options={"max_fusion_size": 8}), call, sign="key.pem", caches=True)
+"""
+
+
+@pytest.mark.slow
+def test_caches_that_were_shipped_are_hit_with_the_options_they_were_made_with(tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
+    keyed(tmp_path)
+    made = ran(tmp_path, "-c", CACHED, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "built"))
+    assert made.returncode == 0, made.stderr
+    done = ran(tmp_path, "-c", WARMED)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["inductor"]["fxgraph_cache_hit"] == 1
+    assert "fxgraph_cache_miss" not in told["inductor"]
+    assert told["error"] < 1e-5
+
+
+def test_caches_of_a_frozen_model_are_refused_rather_than_empty(tmp_path):
+    with pytest.raises(SignatureError, match="do not freeze"):
+        bundle(tmp_path / "a.bundle", torch.nn.ReLU().eval(), (torch.ones(3),), caches=True, freezing=True)
+
+
 @pytest.mark.slow
 def test_another_kind_of_call_is_refused_rather_than_miscomputed(shipped):
     model = load(shipped / "small.bundle", signers=shipped / "signers")

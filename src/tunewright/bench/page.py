@@ -43,7 +43,8 @@ def _lines(run: Run, baseline: str) -> Iterator[tuple[str, list[str]]]:
     for (bout, cell), row in zip(run.cells(), rows(run, tuple(METRICS), baseline), strict=True):
         fastest = "best" if (str(bout.call), cell.implementation) in best else ""
         kind = fastest if cell.mishap is None else "place" if cell.mishap.kind == Kind.REFUSED else "bad"
-        yield kind, [*row[:-1], cell.mishap.kind if cell.mishap else ""]
+        whole = [said.replace(" ", "\u00a0") for said in row[:-2]]  # in one line, but for the config
+        yield kind, [*whole, row[-2], cell.mishap.kind if cell.mishap else ""]
 
 
 def _best(run: Run) -> set[tuple[str, str]]:

@@ -180,7 +180,8 @@ def heat(run: Run, baseline: str) -> Any:
     panel.imshow(table, cmap="RdYlGn", vmin=-FAR, vmax=FAR, aspect="auto")
     for (i, j), value in np.ndenumerate(table):
         said = f"{2**value:.2f}x" if np.isfinite(value) else _why(rows[i], names[j])
-        panel.text(j, i, said, ha="center", va="center", fontsize=7)
+        strong = np.isfinite(value) and abs(value) > 0.7 * FAR
+        panel.text(j, i, said, ha="center", va="center", fontsize=7, color="white" if strong else "black")
     panel.set_xticks(range(len(names)), names, fontsize=8)
     panel.set_yticks(range(len(rows)), [str(bout.call) for bout in rows], fontsize=7)
     panel.set_title(f"times the speed of {baseline}", fontsize=10, loc="left")

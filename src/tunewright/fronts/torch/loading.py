@@ -74,7 +74,7 @@ def load(
     store, shipment = opened(path, signers, pin)
     found = [one for one in compared(shipment, model) if one.name not in allow]
     if not found:
-        return Shipped(store, shipment) if not shipment.caches else _warmed(store, model)
+        return Shipped(store, shipment) if not shipment.caches else _warmed(store, shipment, model)
     said = f"{path} was compiled for another place: " + " | ".join(map(str, found))
     if otherwise is None:
         raise BundleError(said)
@@ -101,7 +101,7 @@ def compared(shipment: Shipment, model: Any = None) -> list[Difference]:
     return premises.differences(shipment.premises, premises.here(model))
 
 
-def _warmed(store: BundleStore, model: Any) -> Any:
+def _warmed(store: BundleStore, shipment: Shipment, model: Any) -> Any:
     """The model compiled from cache artefacts, which are unpickled only now that somebody vouches for them."""
     if model is None:
         raise BundleError(
@@ -111,7 +111,7 @@ def _warmed(store: BundleStore, model: Any) -> Any:
     if content is None:
         raise BundleError(f"{store.path} lacks its cache artefacts; build it again")
     packages.load_caches(content)
-    return torch.compile(model)
+    return torch.compile(model, options=dict(shipment.settings))
 
 
 def _shown(call: Sequence[str]) -> str:

@@ -32,6 +32,7 @@ class Shipment(msgspec.Struct, frozen=True, omit_defaults=True):
     premises: Premises
     calls: tuple[tuple[str, ...], ...] = ()
     caches: bool = False
+    settings: dict[str, str | int | float | bool | None] = {}
 
 
 def described(leaves: Sequence[Any]) -> tuple[str, ...]:
@@ -60,6 +61,8 @@ def enclosures(
     if getattr(inner, "training", False):
         raise SignatureError("a model in training mode is not shipped; call its eval() first")
     settings = {**how.get("options", {}), **config}
+    if caches and settings.get("freezing"):
+        raise SignatureError("PyTorch's caches do not keep frozen models; ship machine code, or do not freeze")
     made = {described(packages.flat(call)): call for call in calls}
     found = [] if caches else [_packaged(inner, call, name, settings) for name, call in made.items()]
     if caches:
@@ -69,6 +72,7 @@ def enclosures(
         premises=premises.here(inner, settings),
         calls=tuple(sorted(made)),
         caches=caches,
+        settings=settings if caches else {},  # machine code has them in it; what caches hold is found by them
     )
     return [build.Enclosure(KIND, SHIPMENT, wire.encode(said)), *found]
 
