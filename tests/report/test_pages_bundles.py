@@ -32,7 +32,7 @@ def views(tmp_path):
 def test_bundles_are_listed_with_who_vouches_for_them(views) -> None:
     html = PAGES["/bundles"](views, {}).html
     assert "may.bundle" in html
-    assert "its digest, which was pinned" in html
+    assert "nobody; its digest is known" in html
     assert EVIL not in html
 
 
