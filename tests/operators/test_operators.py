@@ -352,3 +352,18 @@ def test_arrays_of_bfloat16_are_computed_by_numpy_and_torch_and_judged(name, ses
         found = dispatch(name, only=provider, threads=1, session=session)(*inputs)
         assert found.dtype == narrow
         assert np.allclose(found.astype(float), right, atol=0.1, rtol=0.02)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "layer_norm", "attention"])
+def test_torch_gives_its_own_result_where_it_would_only_be_copied(name, session) -> None:
+    torch = pytest.importorskip("torch")
+    chosen = dispatch(name, only="torch", session=session)
+    inputs = chosen.example(dict.fromkeys(chosen.dims, 8))[:-1]
+    out = np.empty_like(chosen.whole(inputs)[-1])
+    with torch.no_grad():
+        chosen.into(*inputs, out)
+    fresh = chosen(*inputs)
+    assert fresh.flags.c_contiguous
+    assert (fresh.dtype, fresh.shape) == (out.dtype, out.shape)
+    np.testing.assert_array_equal(fresh, out)
+    assert chosen(*inputs) is not fresh

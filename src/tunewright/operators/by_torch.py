@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import Any
 
 from tunewright.operators import standard
 from tunewright.operators.operator import NARROW, Implementation, Operator, Support
 from tunewright.ports.plugins import missing
+
+COPIED = ("conv2d", "layer_norm", "attention")
+"""What torch does not write into an array that is given."""
 
 SUPPORT = Support(("float16", NARROW, "float32", "float64"))
 
@@ -21,17 +24,25 @@ def implementations() -> list[Implementation]:
     except metadata.PackageNotFoundError as error:
         raise missing("operators", "torch", ImportError(str(error), name="torch")) from error
     return [
-        Implementation("torch", op, _late(op), narrow=_late(op, narrow=True), support=SUPPORT, versions=versions)
+        Implementation(
+            "torch",
+            op,
+            _late(runs, op),
+            narrow=_late(partial(runs, narrow=True), op),
+            fresh=_late(news, op) if op.name in COPIED else None,
+            support=SUPPORT,
+            versions=versions,
+        )
         for op in standard.STANDARD.values()
     ]
 
 
-def _late(operator: Operator, *, narrow: bool = False) -> Callable[..., None]:
+def _late(loaded: Callable[[], dict[str, Callable[..., Any]]], operator: Operator) -> Callable[..., Any]:
     """The operator by torch, which takes seconds to load: only who is chosen or raced is called."""
     name = operator.name
 
-    def run(*args: Any) -> None:
-        runs(narrow)[name](*args)
+    def run(*args: Any) -> Any:
+        return loaded()[name](*args)
 
     return run
 
@@ -70,5 +81,24 @@ def runs(narrow: bool = False) -> dict[str, Callable[..., None]]:
         torch.sum(see(x), -1, out=see(out))
 
     every = (product, product, conv2d, softmax, layer_norm, attention, transpose, reduce)
-    # Numpy has no gradients, for which torch would take notes.
-    return {name: torch.inference_mode()(one) for name, one in zip(standard.STANDARD, every, strict=True)}
+    return dict(zip(standard.STANDARD, every, strict=True))
+
+
+@cache
+def news() -> dict[str, Callable[..., Any]]:
+    """Functions that return torch's own result, where `runs` copies it."""
+    import torch  # noqa: PLC0415 - as above
+
+    functional, see = torch.nn.functional, torch.from_numpy
+
+    def conv2d(x: Any, w: Any) -> Any:
+        return functional.conv2d(see(x), see(w)).contiguous().numpy()
+
+    def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+        return functional.layer_norm(see(x), x.shape[1:], see(scale), see(shift), standard.EPSILON).numpy()
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        made = functional.scaled_dot_product_attention(see(q)[None], see(k)[None], see(v)[None])
+        return made[0].contiguous().numpy()
+
+    return dict(zip(COPIED, (conv2d, layer_norm, attention), strict=True))

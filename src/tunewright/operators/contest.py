@@ -14,6 +14,7 @@ from tunewright.backends.variants import VariantArtifact, Variants
 from tunewright.errors import TunewrightError
 from tunewright.fronts.tuned import Tuned
 from tunewright.measure.clock import HostTimer
+from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.operators.operator import NARROW, Implementation, Template
@@ -29,10 +30,17 @@ class Contest(Tuned):
     """A tuned kernel that other processes find by its operator's name."""
 
     known_as: str | None = None
+    chosen: str = ""
 
     def launcher(self, args: Sequence[Any]) -> Launch:
-        """What is launched for such arguments: decided as for any tuned kernel."""
+        """What is launched for such arguments: decided as for any tuned kernel; then `chosen` is whose it is."""
         return self._prepare(None, tuple(args))
+
+    def decide(self, *args: Any) -> Decision:
+        """Who is to be launched."""
+        decision = super().decide(*args)
+        self.chosen = str(decision.config[VARIANT])
+        return decision
 
     def target(self) -> str | None:
         """Where another process finds it: under the operator's name, for any arguments."""

@@ -25,6 +25,7 @@ from tunewright.operators.operator import Implementation, Operator
 from tunewright.operators.registry import installed
 from tunewright.ports.backend import Launch
 from tunewright.session import Session, current_session
+from tunewright.settings import Mode
 from tunewright.spaces.space import Space
 
 HOME = "tunewright.operators"
@@ -157,17 +158,24 @@ class Dispatched:
         return launch
 
     def _prepare_fresh(self, mark: Hashable, inputs: tuple[Any, ...]) -> Launch:
-        """The same with a new array for each result."""
+        """The same with a new array for each result; by the implementation itself, where it has one to give."""
         args = self.whole(inputs)
-        launch, empty = self.contest(args).launcher(args), partial(np.empty, args[-1].shape, args[-1].dtype)
+        contest = self.contest(args)
+        launch, empty = contest.launcher(args), partial(np.empty, args[-1].shape, args[-1].dtype)
 
         def fresh(*given: Any) -> Any:
             out = empty()
             launch(*given, out)
             return out
 
-        self._fresh[mark] = fresh
-        return fresh
+        self._fresh[mark] = made = self._own(contest.chosen, inputs) or fresh
+        return made
+
+    def _own(self, chosen: str, inputs: Sequence[Any]) -> Launch | None:
+        """How an implementation returns an array of its own; not of bfloat16, nor where launches are watched."""
+        if self.session.mode is Mode.RECORD or any(array.dtype.kind != "f" for array in inputs):
+            return None
+        return next((one.fresh for one in self.implementations if one.name == chosen), None)
 
     def decide(self, *inputs: Any) -> Decision:
         """Who is called for such inputs, and why: stored, raced or the default, as the session's mode says."""

@@ -81,8 +81,8 @@ Templating = Callable[[Signature, int], Template]
 class Implementation:
     """One way to compute an operator: a function with the operator's arguments, or what makes a template.
 
-    `narrow` computes arrays of bfloat16, where that takes another function; `versions` names the packages that its
-    speed rests on.
+    `narrow` computes arrays of bfloat16, where that takes another function; `fresh` takes the inputs alone and returns
+    the result in an array of its own, where that spares a copy; `versions` names the packages that its speed rests on.
     """
 
     name: str
@@ -90,5 +90,6 @@ class Implementation:
     run: Callable[..., Any] | None = None
     template: Templating | None = None
     narrow: Callable[..., Any] | None = None
+    fresh: Callable[..., Any] | None = None
     support: Support = field(default_factory=Support)
     versions: Mapping[str, str] = field(default_factory=dict)
