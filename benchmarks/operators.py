@@ -258,7 +258,7 @@ def cell(name: str, inputs: Sequence[Any], session: tw.Session, quick: bool) -> 
     count = min(200, max(1, int(1e-3 / (time.perf_counter() - once))))
     reads = {
         "dispatched": timed(partial(chosen.into, *inputs, out), count),
-        "bare": timed(partial(chosen.contest((*inputs, out)).launcher((*inputs, out)), *inputs, out), count),
+        "bare": timed(partial(chosen.bound(*inputs, out), *inputs, out), count),
         "new": timed(partial(chosen, *inputs), count),
         "torch": timed(by_torch(name, inputs), count),
     }

@@ -354,6 +354,15 @@ def test_arrays_of_bfloat16_are_computed_by_numpy_and_torch_and_judged(name, ses
         assert np.allclose(found.astype(float), right, atol=0.1, rtol=0.02)
 
 
+def test_a_bound_launch_is_the_one_that_was_chosen(only, session) -> None:
+    chosen = dispatch("reduce", only="numpy", session=session)
+    x = np.ones((4, 3), np.float32)
+    launch, one, other = chosen.bound(x, np.empty(4, np.float32)), np.zeros(4, np.float32), np.zeros(4, np.float32)
+    launch(x, one)
+    launch(2 * x, other)
+    np.testing.assert_array_equal((one, other), ([3] * 4, [6] * 4))
+
+
 @pytest.mark.parametrize("name", ["conv2d", "layer_norm", "attention"])
 def test_torch_gives_its_own_result_where_it_would_only_be_copied(name, session) -> None:
     torch = pytest.importorskip("torch")

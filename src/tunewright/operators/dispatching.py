@@ -177,6 +177,10 @@ class Dispatched:
             return None
         return next((one.fresh for one in self.implementations if one.name == chosen), None)
 
+    def bound(self, *args: Any) -> Launch:
+        """What is called for such inputs and a result: for loops over arrays of one kind, which it does not look at."""
+        return self.contest(args).launcher(args)
+
     def decide(self, *inputs: Any) -> Decision:
         """Who is called for such inputs, and why: stored, raced or the default, as the session's mode says."""
         args = self.whole(inputs)
