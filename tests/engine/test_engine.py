@@ -5,7 +5,7 @@ import pytest
 from tunewright import Config, Knob, Session, Space, tune
 from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
-from tunewright.engine.decide import alike, decide
+from tunewright.engine.decide import alike, decide, finalists
 from tunewright.errors import NothingWorked, SettingsError, StoreError
 from tunewright.measure.race import Terms, run
 from tunewright.model.decision import Problem
@@ -48,6 +48,15 @@ def test_a_budget_is_read_as_people_write_it(text, trials, seconds) -> None:
 def test_a_budget_nobody_can_read_says_how_to_write_it() -> None:
     with pytest.raises(SettingsError, match="60s, 5m, 1h"):
         Budget.parse("soon")
+
+
+def test_a_bad_moment_keeps_no_one_of_few_from_the_final() -> None:
+    space = Space(Knob("tile", list(range(1, 9))))
+    problem = Problem(KEY, space, Config(tile=8))
+    few = finalists(problem, [timed(1, 1.0), timed(2, 1.7), timed(3, 4.0), FAILED])
+    assert few == [Config(tile=1), Config(tile=2)]
+    many = [timed(tile, 1 + tile / 100) for tile in range(1, 6)] + [timed(6, 1.5), timed(8, 9.0)]
+    assert finalists(problem, many) == [Config(tile=8), *(Config(tile=tile) for tile in range(1, 6))]
 
 
 def test_the_fastest_wins_with_its_evidence() -> None:

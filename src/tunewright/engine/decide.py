@@ -22,6 +22,9 @@ MOST_FINALISTS = 16
 NEAR = 1.25
 """How many times the best time a trial may have taken to be raced again: its few samples may be that far off."""
 
+FEW, FAR = 4, 3.0
+"""The fastest few are raced again even if they took that many times the best time: a bad moment hits a whole trial."""
+
 MOST_TIES = 8
 
 Raced = tuple[Sequence[Config], Race]
@@ -99,7 +102,8 @@ def finalists(problem: Problem, trials: Sequence[Trial], incumbent: Config | Non
     """The fastest by their trials, and always the incumbent and the default if they work."""
     timed = {trial.config: trial for trial in trials if trial.works}
     order = sorted(timed.values(), key=lambda trial: (trial.seconds, problem.space.rank(trial.config)))
-    near = [trial.config for trial in order if trial.seconds <= NEAR * order[0].seconds][:MOST_FINALISTS]
+    reach = [(FAR if place < FEW else NEAR) * order[0].seconds for place in range(len(order))]
+    near = [trial.config for trial, most in zip(order, reach, strict=True) if trial.seconds <= most][:MOST_FINALISTS]
     standing = [config for config in (incumbent, problem.default) if config in timed]
     return list(dict.fromkeys(standing + near))
 
