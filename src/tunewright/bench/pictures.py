@@ -17,7 +17,7 @@ from tunewright.bench.work import volume
 from tunewright.errors import PluginError
 from tunewright.report import words
 
-COLOURS = ["#2563eb", "#ea580c", "#059669", "#7c3aed", "#be185d", "#0891b2", "#a16207", "#475569"]
+COLOURS = ["#2563eb", "#ea580c", "#059669", "#7c3aed", "#be185d", "#111827", "#a16207", "#67e8f9"]
 GREY = "#64748b"
 ACROSS, APART = 3, 0.06
 """Panels beside each other; how far apart points of one call are drawn."""
@@ -157,7 +157,9 @@ def roofline(run: Run, baseline: str) -> Any:
             panel.scatter(*zip(*own, strict=True), color=colour, s=22, label=name, zorder=3)
     panel.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="GFLOP/s")
     panel.set_title(
-        f"{run.roof.bandwidth / 1e9:.1f} GB/s from memory, {run.threads} thread(s)", fontsize=10, loc="left"
+        f"{run.roof.bandwidth / 1e9:.1f} GB/s from memory, {words.counted(run.threads, 'thread')}",
+        fontsize=10,
+        loc="left",
     )
     panel.legend(frameon=False, fontsize=8)
     panel.grid(alpha=0.25)
