@@ -156,11 +156,8 @@ def roofline(run: Run, baseline: str) -> Any:
         if own:
             panel.scatter(*zip(*own, strict=True), color=colour, s=22, label=name, zorder=3)
     panel.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="GFLOP/s")
-    panel.set_title(
-        f"{run.roof.bandwidth / 1e9:.1f} GB/s from memory, {words.counted(run.threads, 'thread')}",
-        fontsize=10,
-        loc="left",
-    )
+    on = words.counted(run.threads, "thread")
+    panel.set_title(f"{run.roof.bandwidth / 1e9:.1f} GB/s from memory, {on}", fontsize=10, loc="left")
     panel.legend(frameon=False, fontsize=8)
     panel.grid(alpha=0.25)
     return figure
