@@ -124,7 +124,7 @@ def together(sittings: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _phase(phase: str, model: str, threads: int, folder: Path) -> dict[str, Any]:
     argv = [*(word for word in sys.argv if word != "--json"), "--child", phase, model, str(threads)]
-    caches = str(folder / f"{model} x{threads} {phase}")
+    caches = str(folder / f"{model}-x{threads}-{phase}")  # no spaces: PyTorch does not quote them
     single = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "KMP_BLOCKTIME": "0"}
     home = {"TUNEWRIGHT_CACHE": str(folder / "cache"), "TUNEWRIGHT_STORE": str(folder / f"{model} x{threads}.sqlite")}
     environ = {**os.environ, **single, **home, "TORCHINDUCTOR_CACHE_DIR": caches}
