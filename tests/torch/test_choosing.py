@@ -169,12 +169,35 @@ def test_weights_are_frozen_and_a_buffer_that_is_written_to_is_not(caught):
 def test_a_frozen_graph_computes_the_same_and_knows_when_a_weight_was_written_to(caught):
     model, x = mlp(8, 16, 4), torch.randn(3, 8)
     captured = caught(model, x)
-    frozen = captured.frozen()
+    frozen, anew = captured.frozen(), []
+
+    def again(arguments):
+        anew.append(arguments)
+        return captured.graph
+
     with torch.no_grad():
         assert torch.equal(frozen.module(x)[0], model(x))
-        assert not frozen.stale(captured.values)
+        call = frozen.adapted(frozen.module, again)
+        assert torch.equal(call(*captured.values)[0], model(x))
+        assert not anew
         model[0].weight.mul_(2)
-    assert frozen.stale(captured.values)
+        assert torch.equal(call(*captured.values)[0], model(x))
+        assert len(anew) == 1
+
+
+@pytest.mark.slow
+def test_a_weight_that_was_replaced_is_noticed_also_through_torch_compile(session):
+    model, x = mlp(8, 16, 4), torch.randn(3, 8)
+    frozen = {"graph *": {"variant": "inductor", "freezing": True}}
+    compiled = compile(model, session=session, overrides=frozen)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+        before = [value._version for value in model.parameters()]
+        model.load_state_dict({name: value + 1 for name, value in model.state_dict().items()}, assign=True)
+        for value, writes in zip(model.parameters(), before, strict=True):
+            while value._version < writes:  # as often written to as those that it replaces
+                value.mul_(1)
+        torch.testing.assert_close(compiled(x), model(x))
 
 
 def test_results_are_judged_by_double_precision_not_by_eager(caught):

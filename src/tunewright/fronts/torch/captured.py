@@ -155,24 +155,23 @@ class Frozen:
             self.module.graph.erase_node(nodes[i])
         self.module.recompile()
         self.free = tuple(i for i in range(len(captured.inputs)) if i not in captured.weights)
-        self._seen = [(i, _version(captured.values[i])) for i in captured.weights]
-
-    def stale(self, arguments: Sequence[Any]) -> bool:
-        """Whether a weight was written to since it was taken in."""
-        return any(_version(arguments[i]) != seen for i, seen in self._seen)
+        held = [(i, captured.values[i]) for i in captured.weights]
+        # Tensors of inference mode do not tell how often they were written to.
+        self._watched = [(i, value, value._version) for i, value in held if not value.is_inference()]
 
     def adapted(self, compiled: Compiled, again: Callable[[Sequence[Any]], Compiled]) -> Compiled:
         """What was compiled from this, called with all inputs; where a weight has changed, compiled `again`."""
-        free, current = self.free, compiled
+        watched, free = self._watched, self.free
         fresh: list[Compiled] = []
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any) -> Any:  # in every call of a model: each step here is paid for
             if fresh:
                 return fresh[0](*arguments)
-            if self.stale(arguments):
-                fresh.append(again(arguments))
-                return fresh[0](*arguments)
-            return current(*[arguments[i] for i in free])
+            for i, value, seen in watched:
+                if value is not arguments[i] or value._version != seen:
+                    fresh.append(again(arguments))
+                    return fresh[0](*arguments)
+            return compiled(*[arguments[i] for i in free])
 
         return call
 
