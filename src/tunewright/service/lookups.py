@@ -74,9 +74,6 @@ async def many(request: Asking, data: Lookup) -> ASGIApp:
 async def nearest(request: Asking, data: Nearest) -> ASGIApp:
     """For each key the nearest decision and its tier, or null; whether its config fits is for you to see."""
     desk = desk_of(request)
-    for one in data.questions:
-        checked(one.key)
-        checked(one.exact or one.key)
     answers = await desk.call(_answers, desk, data)
     for decision in answers:
         desk.meters.tiers.labels(str(decision.tier) if decision else str(Tier.DEFAULT)).inc()
@@ -90,7 +87,8 @@ def _tiered(decision: Decision) -> bytes:
 
 def _answers(desk: Desk, asked: Nearest) -> list[Decision | None]:
     store = nearby.Settled(desk.archive.truth)
-    problems = [Problem(one.key, _ANYTHING, Config(), exact=one.exact) for one in asked.questions]
+    asked_for = [(checked(one.key), one.exact and checked(one.exact)) for one in asked.questions]
+    problems = [Problem(key, _ANYTHING, Config(), exact=exact) for key, exact in asked_for]
     return [nearby.answered(store, problem, desk.serving.aliases, like=asked.like) for problem in problems]
 
 

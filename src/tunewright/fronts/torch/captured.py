@@ -156,8 +156,8 @@ class Frozen:
         self.module.recompile()
         self.free = tuple(i for i in range(len(captured.inputs)) if i not in captured.weights)
         held = [(i, captured.values[i]) for i in captured.weights]
-        # Tensors of inference mode do not tell how often they were written to.
-        self._watched = [(i, value, value._version) for i, value in held if not value.is_inference()]
+        # Tensors of inference mode do not tell how often they were written to; that they are the same can be seen.
+        self._watched = [(i, value, None if value.is_inference() else value._version) for i, value in held]
 
     def adapted(self, compiled: Compiled, again: Callable[[Sequence[Any]], Compiled]) -> Compiled:
         """What was compiled from this, called with all inputs; where a weight has changed, compiled `again`."""
@@ -168,7 +168,7 @@ class Frozen:
             if fresh:
                 return fresh[0](*arguments)
             for i, value, seen in watched:
-                if value is not arguments[i] or value._version != seen:
+                if value is not arguments[i] or (seen is not None and value._version != seen):
                     fresh.append(again(arguments))
                     return fresh[0](*arguments)
             return compiled(*[arguments[i] for i in free])
