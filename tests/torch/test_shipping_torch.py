@@ -172,6 +172,12 @@ def test_caches_of_a_frozen_model_are_refused_rather_than_empty(tmp_path):
         bundle(tmp_path / "a.bundle", torch.nn.ReLU().eval(), (torch.ones(3),), caches=True, freezing=True)
 
 
+def test_an_option_that_cannot_travel_with_caches_is_named(tmp_path):
+    passed = torch.compile(torch.nn.ReLU().eval(), options={"post_grad_custom_post_pass": print})
+    with pytest.raises(SignatureError, match="post_grad_custom_post_pass cannot travel"):
+        bundle(tmp_path / "a.bundle", passed, (torch.ones(3),), caches=True)
+
+
 @pytest.mark.slow
 def test_another_kind_of_call_is_refused_rather_than_miscomputed(shipped):
     model = load(shipped / "small.bundle", signers=shipped / "signers")

@@ -21,6 +21,7 @@ KIND = "torch"
 """What enclosures of a bundle that belong to a compiled model are called."""
 
 SHIPMENT, CACHES = "shipment", "caches"
+_PLAIN = (str, int, float, bool, type(None))
 
 _REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
 
@@ -63,6 +64,8 @@ def enclosures(
     settings = {**how.get("options", {}), **config}
     if caches and settings.get("freezing"):
         raise SignatureError("PyTorch's caches do not keep frozen models; ship machine code, or do not freeze")
+    if caches and (odd := [name for name, value in settings.items() if not isinstance(value, _PLAIN)]):
+        raise SignatureError(f"the option {odd[0]} cannot travel with caches; ship machine code, or leave it out")
     made = {described(packages.flat(call)): call for call in calls}
     found = [] if caches else [_packaged(inner, call, name, settings) for name, call in made.items()]
     if caches:
