@@ -6,7 +6,9 @@
 A row is a model and a number of threads. A process chooses (`tunewright.torch.compile` with a fresh store) and ends;
 others then load what was decided, without measuring, and time all of them in turns: eager, torch.compile's default,
 max-autotune with freezing, freezing with library products, freezing with C++ products, ours. So nothing is judged by
-the samples that chose it. One thread is timed by its CPU time, two by the wall clock. Ratios are those of neighbours.
+the samples that chose it. A visit lasts 40 ms, of which the first half does not count: each is timed as if it ran
+alone, with its weights in the caches as far as they fit. One thread is timed by its CPU time, two by the wall clock.
+Ratios are those of neighbours.
 Two copies of the same compiled model in one process differ by a few percent, for as long as it lives, by where their
 weights lie; so there are several sittings, each a process, in an order drawn anew: a ratio is the median of theirs, in
 brackets the least and the largest.
@@ -154,6 +156,8 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
     import torch
     from torch_models import make
 
+    from tunewright.fronts.torch.attempt import lasting
+    from tunewright.fronts.torch.choosing import BURST
     from tunewright.fronts.torch.numerics import error, flat
     from tunewright.measure import race
     from tunewright.measure.clock import HostTimer, alike, visitor
@@ -181,9 +185,9 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
                 first[name], second[name] = (_seconds(calls[name]) for _ in range(2))
         errors = {name: error(flat(call()), right) for name, call in calls.items()}
         timers = [HostTimer(call, threads) for call in calls.values()]
-        visits = [visitor(timer, None) for timer in timers]
+        visits = [lasting(visitor(timer, None), BURST) for timer in timers]
         clock = alike(timers)
-        run = race.run(visits, race.Terms(rounds=15 if told.quick else 60, seconds=90.0, fixed=True))
+        run = race.run(visits, race.Terms(rounds=15 if told.quick else 40, seconds=90.0, fixed=True))
     names = list(calls)
     steady = {name: sorted(one.samples)[len(one.samples) // 2] for name, one in zip(names, run.standings, strict=True)}
     ratios = {name: run.ratio(i, names.index(OURS)) for i, name in enumerate(names) if name != OURS}

@@ -211,11 +211,14 @@ def test_results_are_judged_by_double_precision_not_by_eager(caught):
 
 def test_every_way_that_torch_offers_is_among_the_seeds():
     offered = whole.space(products=True, padded=False)
-    told = [whole.settings(one) if one[VARIANT] != whole.EAGER else "eager" for one in whole.seeds(offered)]
+    told = [whole.settings(one) if one[VARIANT] != whole.EAGER else "eager" for one in whole.seeds(offered, huge=False)]
+    on_huge = [one for one in whole.seeds(offered, huge=True) if one.get("freezing")]
     assert whole.settings(whole.default(offered)) == {}
     assert "eager" in told
     assert {"freezing": True} in told
     assert {"freezing": True, "max_autotune": True} in told
+    assert {"freezing": True, "max_autotune": True, "cpp_wrapper": True} in told
+    assert {one["pages"] for one in on_huge} == {whole.HUGE}
     assert {"freezing": True, "max_autotune": True, "max_autotune_gemm_backends": "CPP"} in told
 
 

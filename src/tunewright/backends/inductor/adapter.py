@@ -46,6 +46,7 @@ HOOKS = {
     "torch.fx.passes.graph_transform_observer.GraphTransformObserver": "what each pass changes",
     "torch._inductor.select_algorithm.get_algorithm_selector_cache": "what Inductor races",
     "torch._inductor.codecache.PyCodeCache.modules": "what each kernel takes",
+    "torch._inductor.codecache.PyCodeCache.load_by_key_path": "where compiled code has its weights",
     "torch._guards.TracingContext": "what a graph becomes in several ways",
     "torch._inductor.compile_fx.compile_fx": "what a graph becomes in several ways",
     "torch._inductor.cpp_builder.get_cpp_compiler": "which compiler a decision rests on",

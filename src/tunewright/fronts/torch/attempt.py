@@ -14,7 +14,7 @@ from tunewright.measure.attempt import FEW, MORE, WALL_ROUNDS
 from tunewright.measure.clock import HostTimer, Restore, Visit, alike, visitor
 from tunewright.measure.lease import lease
 from tunewright.measure.quiet import Watch
-from tunewright.model.trial import CLEARLY, Entry, Failure, Kind, Outcome, Rival, Stage, Timing, Trial
+from tunewright.model.trial import CLEARLY, Entry, Failure, Kind, Outcome, Rival, Stage, Timing, Trial, median
 from tunewright.remarks import Remarks
 from tunewright.spaces.config import Config
 
@@ -25,11 +25,27 @@ Launch = Callable[[], Any]
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a trial needs beside its config: threads to time by, what to put back, and whose turn it is."""
+    """What a trial needs beside its config: threads to time by, what to put back, whose turn it is; how many seconds a
+    visit lasts at least, and how many times as long as usual a race may."""
 
     threads: int = 1
     restore: Restore | None = None
     device: Path | None = None
+    burst: float = 0.0
+    patience: float = 1.0
+
+
+def lasting(visit: Visit, seconds: float) -> Visit:
+    """Visits that last so long, of which the first half does not count: weights are then in the caches, as they are for
+    a model that runs alone, and not as others have left them; candidates that share weights would help each other."""
+
+    def burst() -> float:
+        until, samples = time.perf_counter() + seconds, [visit()]
+        while time.perf_counter() < until:
+            samples.append(visit())
+        return median(samples[len(samples) // 2 :])
+
+    return burst
 
 
 class Contender:
@@ -38,13 +54,13 @@ class Contender:
     def __init__(self, launch: Launch, around: Surroundings) -> None:
         self.launch = launch
         self.timer = HostTimer(launch, around.threads)
-        self._restore, self._visit = around.restore, None  # type: tuple[Restore | None, Visit | None]
+        self._around, self._visit = around, None  # type: tuple[Surroundings, Visit | None]
 
     @property
     def visit(self) -> Visit:
         """Runs it for a moment."""
         if self._visit is None:
-            self._visit = visitor(self.timer, self._restore)
+            self._visit = lasting(visitor(self.timer, self._around.restore), self._around.burst)
         return self._visit
 
 
@@ -97,10 +113,10 @@ class Attempt:
             return Timing(tuple(samples), one.timer.clock)
         visits = [pacer.visit, one.visit]
         clock = alike([pacer.timer, one.timer])
-        run = race.run(visits, _fair(FEW, clock))
+        run = race.run(visits, _fair(FEW, clock, self._around.patience))
         ratio = run.ratio(1, 0)[0]
         if ratio < CLEARLY:  # luck is not handed on: a longer race, which knows nothing of the first one, tells
-            run = race.run(visits, _fair(MORE, clock))
+            run = race.run(visits, _fair(MORE, clock, self._around.patience))
             ratio, _, high = run.ratio(1, 0)
             ratio = ratio if high < CLEARLY else max(ratio, CLEARLY)
         return Timing(run.standings[1].samples, clock, ratio, entry.rival.seconds)
@@ -121,7 +137,7 @@ class Attempt:
             with lease(self._around.device):
                 visits = [one.visit for one in ready]
                 clock = alike([one.timer for one in ready])
-                run = race.run(visits, _fair(terms, clock), kept=kept)
+                run = race.run(visits, _fair(terms, clock, self._around.patience), kept=kept)
         except Exception as error:  # noqa: BLE001 - they worked when they were tried
             log.warning("the race of the finalists broke off: %s: %s", type(error).__name__, error)
             return None
@@ -129,6 +145,7 @@ class Attempt:
         return msgspec.structs.replace(run, conditions=conditions, clock=clock)
 
 
-def _fair(terms: race.Terms, clock: str) -> race.Terms:
-    """The terms; by the wall clock gross losers get more rounds."""
-    return msgspec.structs.replace(terms, gross=WALL_ROUNDS) if clock == "wall" else terms
+def _fair(usual: race.Terms, clock: str, patience: float) -> race.Terms:
+    """The terms for those who take patience; by the wall clock gross losers get more rounds."""
+    gross = WALL_ROUNDS if clock == "wall" else usual.gross
+    return msgspec.structs.replace(usual, seconds=patience * usual.seconds, span=patience * usual.span, gross=gross)

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from tunewright.backends.host import cpu
-from tunewright.backends.inductor import adapter, graphs, products
+from tunewright.backends.host import cpu, digest
+from tunewright.backends.inductor import adapter, graphs, pages, products
 from tunewright.backends.inductor.pruning import pruning
 from tunewright.fronts.torch import padding, whole
 from tunewright.fronts.torch.attempt import Attempt, Launch
@@ -34,6 +34,10 @@ log = Remarks(__name__)
 NAME = "torch.graph"
 BUDGET, EACH = "8,20m", "8,5m"
 """What a search may spend on a graph, and on each product in it."""
+
+BURST, PATIENCE = 0.04, 3.0
+"""Seconds that a visit to a graph lasts, and how many times as long as others a race of them may: weights fill caches,
+candidates took minutes to build, and memory that is shared with other people has moods of seconds."""
 
 
 class Chooser:
@@ -94,7 +98,8 @@ class Choice:
     def _attempt(self) -> Attempt:
         restore, values = self._arguments()
         build = partial(self._launch, values)
-        return Attempt(build, self._captured.objection, self._whole.surroundings(restore))
+        around = self._whole.surroundings(restore, burst=BURST, patience=PATIENCE)
+        return Attempt(build, self._captured.objection, around)
 
     def _arguments(self) -> tuple[Restore | None, tuple[Any, ...]]:
         """Arguments that candidates may write to, and what puts them back."""
@@ -125,7 +130,10 @@ class Choice:
         if config.get("padding"):
             padding.pad(frozen.module, self._each)
         inputs = [self._captured.inputs[i] for i in frozen.free]
-        made = self._compiled(frozen.module, inputs, config)
+        with pages.held() as constants:
+            made = self._compiled(frozen.module, inputs, config)
+        if config["pages"] == whole.HUGE:
+            pages.gather(constants)
 
         def again(arguments: Sequence[Any]) -> Compiled:
             if self._captured.dynamic:  # its symbols ended with the trace: compiled now, it would be for one size
@@ -147,13 +155,13 @@ def posed(captured: Captured, options: Mapping[str, Any]) -> Problem:
     """A graph as a problem."""
     told = {f"option {name}": str(value) for name, value in sorted(options.items())}
     shapes = {"shapes": "dynamic" if captured.dynamic else "static"}
-    key = Key(
-        NAME, captured.source, Signature(captured.arguments), cpu(), machine().toolchain,
-        {**machine().mode, **shapes, **told},
-    )  # fmt: skip
     padded = bool(captured.products) and padding.possible(captured)
     offered = whole.space(products=bool(captured.products), padded=padded)
-    return Problem(key, offered, whole.default(offered), seeds=whole.seeds(offered))
+    key = Key(  # with the names of knobs: what was decided before there was one is decided anew, not dropped
+        NAME, digest(captured.source, *offered.names), Signature(captured.arguments), cpu(), machine().toolchain,
+        {**machine().mode, **shapes, **told},
+    )  # fmt: skip
+    return Problem(key, offered, whole.default(offered), seeds=whole.seeds(offered, huge=pages.size() > 0))
 
 
 _CHOOSERS: WeakKeyDictionary[Any, Chooser] = WeakKeyDictionary()

@@ -50,10 +50,10 @@ class Deciding:
         own.counts, own.listeners, own.chosen = session.counts, session.listeners, session.chosen
         return own
 
-    def surroundings(self, restore: Restore | None = None) -> Surroundings:
+    def surroundings(self, restore: Restore | None = None, **more: float) -> Surroundings:
         """What trials need."""
         device = self.session.settings.cache_path / "leases" / "cpu.lock"
-        return Surroundings(torch.get_num_threads(), restore, device)
+        return Surroundings(torch.get_num_threads(), restore, device, **more)
 
     def __call__(self, problem: Problem, names: Sequence[str], attempt: Callable[[], Any]) -> Decision:
         """The decision for a problem known by these names; an attempt is only made where something is measured."""

@@ -11,8 +11,17 @@ from tunewright.spaces.space import Space, Variant
 
 EAGER, INDUCTOR = "eager", "inductor"
 LIBRARY, TEMPLATE, CHOSEN = "library", "template", "chosen"
+SMALL, HUGE = "small", "huge"
 PLAIN = Config(
-    {VARIANT: INDUCTOR, "freezing": False, "products": LIBRARY, "wrapper": "python", "lanes": 0, "fusion": 64}
+    {
+        VARIANT: INDUCTOR,
+        "freezing": False,
+        "products": LIBRARY,
+        "wrapper": "python",
+        "lanes": 0,
+        "fusion": 64,
+        "pages": SMALL,
+    }
 )
 """What `torch.compile` does by itself."""
 
@@ -26,8 +35,12 @@ def space(*, products: bool, padded: bool) -> Space:
         Knob("wrapper", ["python", "cpp"]),
         Knob("lanes", [0, 256]),
         Knob("fusion", [8, 64]),
+        Knob("pages", [SMALL, HUGE]),
     ]
-    rules = [Rule("products are chosen on frozen weights", lambda freezing, products: freezing or products == LIBRARY)]
+    rules = [
+        Rule("products are chosen on frozen weights", lambda freezing, products: freezing or products == LIBRARY),
+        Rule("only frozen weights are gathered", lambda freezing, pages: freezing or pages == SMALL),
+    ]
     if padded:
         knobs.append(Knob("padding", [False, True]))
         rules.append(Rule("only frozen weights are padded", lambda freezing, padding: freezing or not padding))
@@ -39,14 +52,18 @@ def default(offered: Space) -> Config:
     return _within(offered, PLAIN)
 
 
-def seeds(offered: Space) -> tuple[Config, ...]:
-    """What everyone would try, most promising first: nobody's winner may be missing from a race."""
-    frozen = PLAIN.turned("freezing", True)
+def seeds(offered: Space, *, huge: bool) -> tuple[Config, ...]:
+    """What everyone would try, most promising first: nobody's winner may be missing from a race.
+
+    Where there are huge pages, frozen weights lie there: the code is the same.
+    """
+    frozen = PLAIN.turned("freezing", True).turned("pages", HUGE if huge else SMALL)
     wanted = [frozen, Config({VARIANT: EAGER}), *(frozen.turned("products", who) for who in (CHOSEN, TEMPLATE))]
     found = [_within(offered, one) for one in wanted]
     if any(knob.name == "padding" for variant in offered.variants for knob in variant.knobs):
         rounded = [one for one in found if one.get("products") in (LIBRARY, CHOSEN)]  # templates round up by themselves
         found += [one.turned("padding", True) for one in rounded]
+    found += [one.turned("wrapper", "cpp") for one in found if one.get("products") == CHOSEN][:1]
     return tuple(dict.fromkeys(one for one in found if one in offered))
 
 

@@ -1,0 +1,47 @@
+"""How graphs are timed."""
+
+import time
+from itertools import count
+
+from tunewright.fronts.torch.attempt import Attempt, Surroundings, lasting
+from tunewright.measure.race import Terms
+from tunewright.spaces.config import Config
+
+
+def test_what_a_visit_begins_with_does_not_count(monkeypatch):
+    ticks, cold = count(), iter([9.0, 8.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
+    assert lasting(lambda: next(cold, 1.0), 6.0)() == 1.0
+
+
+def test_a_visit_without_a_length_is_one():
+    seen = []
+    assert lasting(lambda: seen.append(1) or 2.0, 0.0)() == 2.0
+    assert len(seen) == 1
+
+
+def test_candidates_that_share_what_they_read_gain_nothing_by_it():
+    """The first launch after another candidate's is slow, unless that one read the same: as caches have it."""
+    last, warm = [None], [0]
+
+    def launch(weights, seconds):
+        def call():
+            warm[0] = warm[0] + 1 if last[0] == weights else 0
+            last[0] = weights
+            until = time.thread_time() + (seconds if warm[0] > 4 else 2 * seconds)
+            while time.thread_time() < until:
+                pass
+
+        return call
+
+    ways = {"eager": ("shared", 0.00125), "default": ("shared", 0.0012), "frozen": ("own", 0.001)}
+    configs = [Config({"way": name}) for name in ways]
+
+    def ratio(**around):
+        attempt = Attempt(lambda config: launch(*ways[config["way"]]), lambda _: None, Surroundings(**around))
+        run = attempt.race(configs, Terms(rounds=8, seconds=60.0, fixed=True))
+        return run.ratio(1, 2)[0]
+
+    short, long = ratio(), ratio(burst=0.12)  # long enough for a machine with other work
+    assert abs(long - 1.2) < 0.06
+    assert short < long
