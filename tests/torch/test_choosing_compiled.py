@@ -1,5 +1,6 @@
 """Models compiled in the way that wins, with the real compiler: slow."""
 
+import copy
 import re
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 from click.testing import CliRunner
 from torch import nn
 
+from tunewright.backends.host import cpu
 from tunewright.backends.inductor.names import decision_of
 from tunewright.cli.look import explain
+from tunewright.fronts.torch.numerics import error
 from tunewright.session import Session
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.torch import compile, decisions
@@ -102,3 +105,22 @@ def test_padded_products_compute_the_same():
         "padding 5x65x33",
         "padding 5x17x65",
     ]
+
+
+class Scaled(nn.Linear):
+    def forward(self, x):
+        return torch.addmm(self.bias, x, self.weight.t(), alpha=3)
+
+
+@pytest.mark.skipif("avx512f" not in cpu().features, reason="our microkernel is for AVX-512")
+@pytest.mark.parametrize(("dtype", "off"), [(torch.float32, 1e-6), (torch.bfloat16, 6e-3)])
+@pytest.mark.parametrize("kind", [nn.Linear, Scaled])
+def test_our_microkernel_computes_sizes_that_fill_no_block(kind, dtype, off):
+    model, x = kind(300, 96).eval().to(dtype), torch.randn(13, 300).to(dtype)
+    told = {**CHOSEN, "matmul *": {"variant": "drawn", "micro": "Own512", "register": "8x48x1"}}
+    compiled = compile(model, session=Session(mode="off"), overrides=told)
+    with torch.no_grad():
+        code = code_of(lambda: compiled(x))
+        right = copy.deepcopy(model).double()(x.double())
+        assert error([compiled(x)], [right]) < off
+    assert "// Own512 8x48x1" in code

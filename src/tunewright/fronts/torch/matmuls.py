@@ -104,15 +104,15 @@ def _seeds(product: Product) -> list[Config]:
     """What is tried first: everyone as he comes, then what such sizes have liked."""
     rows = product.sizes[0]
     liked: list[tuple[str, str, str, bool]]
-    if product.dtype is torch.bfloat16:
+    if _fits(MATRIX, product):
         liked = [(MATRIX, "16x16x32", "auto", False), (MATRIX, "32x32x32", "auto", False)]
         liked += [(OWN, "1x64x1", "auto", True)] if rows == 1 else [(MATRIX, "16x48x32", "auto", False)]
     elif rows == 1:
-        liked = [(OWN, "1x128x1", "auto", True), (OWN, "1x64x1", "0x1x0", True)]
+        liked = [(OWN, "1x64x1", "auto", True), (OWN, "1x128x1", "auto", True), (OWN, "1x64x1", "0x1x0", True)]
     elif rows <= 64:
         liked = [(OWN, "8x32x1", "0x1x512", True), (OWN, "8x48x1", "auto", True), (OWN, "16x16x1", "auto", False)]
     else:
-        liked = [(OWN, "14x32x1", "auto", False), (OWN, "8x48x1", "4x2x256", False)]
+        liked = [(OWN, "8x48x1", "0x1x512", False), (OWN, "8x48x1", "auto", True), (OWN, "14x32x1", "auto", False)]
     names = ("micro", "register", "cache", "prefetch")
     drawn = [Config({VARIANT: DRAWN, "slices": 1, **dict(zip(names, one, strict=True))}) for one in liked]
     return [*(Config({VARIANT: kind}) for kind in (LIBRARY, TEMPLATE, UNPACKED)), *drawn]
