@@ -2,8 +2,8 @@
 
     python docs/making/transcript.py docs/start.md FOLDER
 
-Numbers other than 0, values of knobs and widths of columns may differ from machine to machine; words may not. `...`
-stands for anything within a line, and alone on a line for any lines.
+Numbers other than 0, values of knobs, digests and widths of columns may differ from machine to machine; words may not.
+`...` stands for anything within a line, and alone on a line for any lines.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ def _pattern(line: str) -> str:
         return "ANY LINES"
     text = re.escape(" ".join(line.split()))
     text = text.replace(r"\.\.\.", r".*")
+    text = re.sub(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{10,}\b", "A DIGEST", text)  # of a key, which names the processor
     text = re.sub(r"(\w+=)(\\-\w+(?:\\ \\-[\w\\-]+)?|[1-9]\d*|\w+)", r"\1(?:-\\S+(?: -\\S+)?|\\S+)", text)
-    return re.sub(r"(?<![\w\]\\])(?!0(?![\d.\\]))\d+(?:\\\.\d+)?(?:\\ [mun]?s\b)?", r"[\\d.,]+(?: [mun]?s)?", text)
+    text = re.sub(r"(?<![\w\]\\])(?!0(?![\d.\\]))\d+(?:\\\.\d+)?(?:\\ [mun]?s\b)?", r"[\\d.,]+(?: [mun]?s)?", text)
+    return text.replace("A DIGEST", "[0-9a-f]+")
 
 
 def follow(page: Path, folder: Path) -> list[str]:

@@ -88,6 +88,7 @@ def test_python_on_the_pages_has_types_that_fit(tmp_path) -> None:
         ("decided  UNROLL=4", "failed  UNROLL=4"),
         ("a\n...\nb", "a\nc"),
         ("one line", "one line\nand another"),
+        ("key 92e143b5ed differs", "key of another differs"),
     ],
 )
 def test_a_transcript_that_shows_something_else_is_objected_to(shown, said) -> None:
@@ -103,6 +104,7 @@ def test_a_transcript_that_shows_something_else_is_objected_to(shown, said) -> N
         ("a\n...\nb", "a\nx\ny\nb"),
         ("a\n...", "a"),
         ("saxpy · ...", "saxpy · Some CPU, 64 cores"),
+        ("key 92e143b5ed differs", "key b8634811f5 differs"),
     ],
 )
 def test_what_differs_from_machine_to_machine_is_no_objection(shown, said) -> None:

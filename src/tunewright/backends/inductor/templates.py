@@ -66,36 +66,36 @@ inline __attribute__((always_inline)) void {{kernel_name}}_kernel(
     constexpr int64_t stretch = 256;
     alignas(64) float wide[rows][stretch];
     for (int64_t start = 0; start < K; start += stretch) {
-    const int64_t end = start + stretch < K ? start + stretch : K;
-    for (int i = 0; i < rows; i++) {
-        for (int64_t k = start; k < end; k += 16) {
-            const __mmask16 there = end - k < 16 ? (1u << (end - k)) - 1 : 0xffff;
-            _mm512_store_ps(wide[i] + k - start,
-                {{kernel_name}}_widened(_mm256_maskz_loadu_epi16(there, (const __m256i*)(A + i * lda + k))));
+        const int64_t end = start + stretch < K ? start + stretch : K;
+        for (int i = 0; i < rows; i++) {
+            for (int64_t k = start; k < end; k += 16) {
+                const __mmask16 there = end - k < 16 ? (1u << (end - k)) - 1 : 0xffff;
+                _mm512_store_ps(wide[i] + k - start,
+                    {{kernel_name}}_widened(_mm256_maskz_loadu_epi16(there, (const __m256i*)(A + i * lda + k))));
+            }
         }
-    }
 {%- else %}
     constexpr int64_t start = 0;
     const int64_t end = K;
     {
 {%- endif %}
-    for (int64_t k = start; k < end; k++) {
-        __m512 right[vectors];
-        _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++) {
-            if constexpr (prefetch) _mm_prefetch((const char*)(B + (k + 32) * ldb + j * 16), _MM_HINT_T0);
+        for (int64_t k = start; k < end; k++) {
+            __m512 right[vectors];
+            _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++) {
+                if constexpr (prefetch) _mm_prefetch((const char*)(B + (k + 32) * ldb + j * 16), _MM_HINT_T0);
 {%- if narrow %}
-            right[j] = {{kernel_name}}_widened(_mm256_loadu_si256((const __m256i*)(B + k * ldb + j * 16)));
+                right[j] = {{kernel_name}}_widened(_mm256_loadu_si256((const __m256i*)(B + k * ldb + j * 16)));
 {%- else %}
-            right[j] = _mm512_loadu_ps(B + k * ldb + j * 16);
+                right[j] = _mm512_loadu_ps(B + k * ldb + j * 16);
 {%- endif %}
+            }
+            _Pragma("GCC unroll 32") for (int i = 0; i < rows; i++) {
+                __m512 left = _mm512_set1_ps({{"wide[i][k - start]" if narrow else "A[i * lda + k]"}}
+                    {%- if alpha != 1 %} * static_cast<float>({{alpha}}){% endif %});
+                _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++)
+                    sums[i][j] = _mm512_fmadd_ps(left, right[j], sums[i][j]);
+            }
         }
-        _Pragma("GCC unroll 32") for (int i = 0; i < rows; i++) {
-            __m512 left = _mm512_set1_ps({{"wide[i][k - start]" if narrow else "A[i * lda + k]"}}
-                {%- if alpha != 1 %} * static_cast<float>({{alpha}}){% endif %});
-            _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++)
-                sums[i][j] = _mm512_fmadd_ps(left, right[j], sums[i][j]);
-        }
-    }
     }
     _Pragma("GCC unroll 32") for (int i = 0; i < rows; i++) {
         _Pragma("GCC unroll 32") for (int j = 0; j < vectors; j++) _mm512_storeu_ps(C + i * ldc + j * 16, sums[i][j]);
