@@ -46,6 +46,7 @@ def test_nothing_differs_from_itself():
         ("machine", "Linux aarch64"),
         ("capability", "AVX2"),
         ("processor", "another"),
+        ("processor", "Some Maker(R) Some Processor @ 2.50GHz family 6 model 85 stepping 7"),
         ("threads", 7),
     ],
 )

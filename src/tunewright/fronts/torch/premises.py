@@ -120,7 +120,7 @@ def _plain(name: str, made: Premises, now: Premises) -> Difference | None:
     there, found = str(getattr(made, name)), str(getattr(now, name))
     if there == found:
         return None
-    return Difference(name, there[:60], found[:60], _REMEDIES[name].format(there=there))
+    return Difference(name, there, found, _REMEDIES[name].format(there=there))
 
 
 def _changed(made: Premises, now: Premises) -> Iterator[Difference]:
