@@ -112,7 +112,7 @@ class Scaled(nn.Linear):
         return torch.addmm(self.bias, x, self.weight.t(), alpha=3)
 
 
-@pytest.mark.skipif("avx512f" not in cpu().features, reason="our microkernel is for AVX-512")
+@pytest.mark.skipif("avx512vl" not in cpu().features, reason="our microkernel is for AVX-512")
 @pytest.mark.parametrize(("dtype", "off"), [(torch.float32, 1e-6), (torch.bfloat16, 6e-3)])
 @pytest.mark.parametrize("kind", [nn.Linear, Scaled])
 def test_our_microkernel_computes_sizes_that_fill_no_block(kind, dtype, off):

@@ -97,7 +97,7 @@ def _fits(micro: str, product: Product) -> bool:
     features = cpu().features
     if micro == MATRIX:
         return product.dtype is torch.bfloat16 and "amx_bf16" in features
-    return micro == VECTOR or "avx512f" in features
+    return micro == VECTOR or {"avx512bw", "avx512vl"} <= set(features)  # every AVX-512 but the first has them
 
 
 def _seeds(product: Product) -> list[Config]:
