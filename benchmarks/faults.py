@@ -49,6 +49,9 @@ TUNERS = 4
 SEARCH = 1.0
 """Seconds that a search of twelve trials sleeps."""
 
+PATIENT = 20.0
+"""Seconds that a tuner waits for a server: here leaders die, not servers, and two dozen processes share few cores."""
+
 YEAR = 365 * 86_400
 JUMPS = (3600, -YEAR, -3600, 10 * YEAR, 5, -10 * YEAR, -5, YEAR)
 
@@ -61,6 +64,11 @@ def triple(x: tw.In("N"), *, step: int):
 
 print(triple(np.ones(3)).sum(), triple(np.ones(3)).sum())
 """
+
+
+def engine_of(location: str) -> str:
+    """The store at a location, in a word."""
+    return location.partition(":")[0] if "//" in location else "sqlite"
 
 
 def writers(yard: Yard, tally: Tally) -> None:
@@ -80,7 +88,7 @@ def writers(yard: Yard, tally: Tally) -> None:
             store = places.at(location)
             for log in logs:
                 wrong, worst = _written(store, log, agreed)
-                tally.note(f"a writer to {location.partition(':')[0][-8:]}", wrong, worst)
+                tally.note(f"a writer to {engine_of(location)}", wrong, worst)
         found: Any = places.at(location)
         if faults := list(found.faults()):
             tally.note("writers", faults)
@@ -114,7 +122,11 @@ def leaders(yard: Yard, tally: Tally) -> None:
     for _ in range(yard.times(1, 3)):
         rounds = [
             (location, f"led {next(yard.numbers)}")
-            for location in (str(yard.fresh("leaders") / "store.sqlite"), yard.postgres.location, yard.redis.location)
+            for location in (
+                str(yard.fresh("leaders") / "store.sqlite"),
+                f"{yard.postgres.location}?tunewright_timeout={PATIENT}",
+                f"{yard.redis.location}?socket_timeout={PATIENT}&socket_connect_timeout={PATIENT}",
+            )
             for _ in range(yard.times(2, 4))
         ]
         with Crew() as crew:
@@ -151,7 +163,7 @@ def _lead(yard: Yard, tally: Tally, crew: Crew, rounds: Sequence[tuple[str, str]
         if leader and ended(members[leader], moment + SLACK) == []:
             continue  # it had ended before
         wrong += [] if leader else ["nobody led"]
-        tally.note(f"a leader on {location.partition(':')[0][-8:]}", wrong, worst)
+        tally.note(f"a leader on {engine_of(location)}", wrong, worst)
 
 
 def _led(
@@ -159,7 +171,7 @@ def _led(
 ) -> tuple[list[str], float]:
     """What is wrong with what a team ended with, and how long after the kill its last member did."""
     leader, moment = killed
-    bound = LEASE + SEARCH + POSTGRES_SECONDS + SLACK
+    bound = LEASE + SEARCH + PATIENT + SLACK
     survivors = [member for pid, member in members.items() if pid != leader]
     wrong = [said for member in survivors for said in ended(member, moment + bound)]
     lines = [words for words in children.noted(log) if words[0] == "ends"]
@@ -253,7 +265,7 @@ def clocks(yard: Yard, tally: Tally) -> None:
             except subprocess.TimeoutExpired:
                 process.kill()
                 wrong = ["it hangs"]
-            tally.note(f"a jump by {jump} s on {location.partition(':')[0][-8:]}", wrong, time.monotonic() - began)
+            tally.note(f"a jump by {jump} s on {engine_of(location)}", wrong, time.monotonic() - began)
 
 
 def files(yard: Yard, tally: Tally) -> None:
