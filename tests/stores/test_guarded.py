@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tunewright.errors import StoreError
 from tunewright.sharing.offers import Generations, Leases, Shelves, Upkeep, Wants
-from tunewright.stores.guarded import FIRST, LONGEST, Breaker, Guarded
+from tunewright.stores.guarded import FIRST, LONGEST, REST, Breaker, Guarded
 from tunewright.stores.memory import MemoryStore
 from tunewright.stores.redis import RedisStore
 from tunewright.testing import servers
@@ -83,6 +83,23 @@ def test_a_store_that_fails_is_left_alone_for_a_while_that_doubles() -> None:
     clock.now += FIRST
     store.fails = False
     assert guarded.get(KEY) is None, "after a success it begins anew"
+
+
+def test_a_store_that_takes_long_to_fail_is_left_alone_for_longer() -> None:
+    clock = Clock()
+    breaker = Breaker("remote", clock)
+
+    def time_out() -> None:
+        clock.now += 2.0
+        raise StoreError("time-out")
+
+    for wait in (2 * REST, 4 * REST):
+        with pytest.raises(StoreError, match=r"^time-out"):
+            breaker.call(time_out)
+        clock.now += wait - 0.01
+        with pytest.raises(StoreError, match=r"left alone for 0\.01 s"):
+            breaker.call(time_out)
+        clock.now += 0.01
 
 
 def test_what_is_said_meanwhile_names_the_reason() -> None:
@@ -199,7 +216,7 @@ class Model:
     def begin(self) -> None:
         self.probe = self.probe or bool(self.pause)
 
-    def end(self, how: str, began: int, now: float) -> None:
+    def end(self, how: str, began: int, now: float, took: float) -> None:
         if began != self.breaks:
             return
         self.probe = False
@@ -207,7 +224,7 @@ class Model:
             self.pause = 0.0
         elif how == "fail":
             self.breaks += 1
-            self.pause = min(max(FIRST, 2 * self.pause), LONGEST)
+            self.pause = min(max(FIRST, REST * took, 2 * self.pause), LONGEST)
             self.until = now + self.pause
 
 
@@ -218,22 +235,23 @@ def test_whatever_happens_in_whatever_order_the_rules_are_kept(steps) -> None:
     clock, model = Clock(), Model()
     breaker = Breaker("remote", clock)
     ends = {"succeed": breaker._succeeded, "leave": breaker._left}
-    under_way: list[int] = []  # of each call, how often it had broken when it began
+    under_way: list[tuple[int, float]] = []  # of each call, how often it had broken when it began, and when that was
     for step, amount in steps:
         if step == "wait":
             clock.now += amount
         elif step == "begin" and model.allows(clock.now):
-            under_way.append(breaker._enter())
+            under_way.append((breaker._enter(), clock.now))
             model.begin()
         elif step == "begin":
             with pytest.raises(StoreError, match="left alone"):
                 breaker._enter()
         elif under_way:
-            began = under_way.pop(min(int(amount * len(under_way)), len(under_way) - 1))
-            ends.get(step, lambda began: breaker._failed(began, StoreError("down")))(began)
-            model.end(step, began, clock.now)
+            began, at = under_way.pop(min(int(amount * len(under_way)), len(under_way) - 1))
+            took = clock.now - at
+            ends.get(step, lambda began, took=took: breaker._failed(began, StoreError("down"), took))(began)
+            model.end(step, began, clock.now, took)
     clock.now += LONGEST
-    for began in under_way:
+    for began, _ in under_way:
         breaker._left(began)
     assert breaker.call(lambda: "back") == "back", "no order of events leaves it shut for good"
 

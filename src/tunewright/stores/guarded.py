@@ -20,6 +20,9 @@ T = TypeVar("T")
 FIRST, LONGEST = 1.0, 60.0
 """Seconds that a store is left alone after its first failure, and after many in a row."""
 
+REST = 4
+"""How many times as long as its first failure took it is left alone at least: a dead one takes a fifth of the time."""
+
 OFFERS = {
     offer: tuple(name for name in vars(offer) if not name.startswith("_"))
     for offer in (Leases, Wants, Generations, Shelves, Tallies, Upkeep, Cache)
@@ -32,7 +35,8 @@ _WHOLE, _END = object(), object()
 class Breaker:
     """Lets calls through until one fails; then none for a while, then one at a time until one succeeds.
 
-    The while doubles with each failure in a row, up to the `longest`. Threads may share it. `clock` counts seconds.
+    The while doubles with each failure in a row, up to the `longest`, and is longer after a long time-out. Threads may
+    share it. `clock` counts seconds.
     """
 
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic, longest: float = LONGEST) -> None:
@@ -46,11 +50,11 @@ class Breaker:
 
     def call(self, what: Callable[..., T], *args: Any, **options: Any) -> T:
         """What `what` returns; a StoreError at once while the store is left alone."""
-        began = self._enter()
+        began, at = self._enter(), self._clock()
         try:
             answer = what(*args, **options)
         except StoreError as error:
-            self._failed(began, error)
+            self._failed(began, error, self._clock() - at)
             raise
         except BaseException:
             self._left(began)
@@ -70,12 +74,12 @@ class Breaker:
                 self._probing = True
             return self._breaks
 
-    def _failed(self, began: int, error: StoreError) -> None:
+    def _failed(self, began: int, error: StoreError, seconds: float) -> None:
         with self._lock:
             # Many calls may be under way when a server dies. The first to fail breaks; the others say nothing new.
             if began == self._breaks:
                 self._breaks += 1
-                self._pause = min(max(FIRST, 2 * self._pause), self._longest)
+                self._pause = min(max(FIRST, REST * seconds, 2 * self._pause), self._longest)
                 self._until = self._clock() + self._pause
                 self._probing, self._reason = False, error
 
