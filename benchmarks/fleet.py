@@ -106,8 +106,8 @@ def bare(name: str, total: int) -> float:
 
 def overhead(report: Report, quick: bool) -> None:
     """The pool against bare calls, in turns."""
-    for name, label, total in (("ten", "10ms", 150 if quick else 500), ("hundred", "100ms", 25 if quick else 80)):
-        pairs = [(ours(name, total), bare(name, total)) for _ in range(3 if quick else 7)]
+    for name, label, total in (("ten", "10ms", 60 if quick else 500), ("hundred", "100ms", 12 if quick else 80)):
+        pairs = [(ours(name, total), bare(name, total)) for _ in range(1 if quick else 7)]
         mine, theirs = Series(a for a, _ in pairs), Series(b for _, b in pairs)
         ratio = Series(a / b for a, b in pairs)
         report.figures[f"overhead_ratio_{label}"] = round(ratio.median, 3)
@@ -156,8 +156,8 @@ def overlap(report: Report, quick: bool) -> None:
     """Builders apart against one process that does both in turn."""
     from tunewright.pools.ray import RayPool
 
-    total, pairs, ceilings = 16 if quick else 40, [], []
-    for number in range(2 if quick else 5):
+    total, pairs, ceilings = 8 if quick else 40, [], []
+    for number in range(1 if quick else 5):
         first = number * 1000
         turn, right = compiled(lambda: ProcessPool(1), first, total)
         apart, also = compiled(lambda: RayPool(4), first, total)

@@ -1,5 +1,6 @@
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -44,12 +45,16 @@ class TestProcess(PoolContract):
         return ProcessPool(2)
 
     def test_a_killed_worker_costs_its_trial_and_nothing_else(self, pool, attempt) -> None:
-        trials = []
-        for trial in pool.run(attempt, [Entry(Config(step=step)) for step in (1, 99, 2, 8)]):
-            trials.append(trial)
-            for worker in pool._busy:
-                if worker.entry.config == Config(step=99):
-                    os.kill(worker._pid, signal.SIGKILL)
+        def kill() -> None:
+            """As soon as it has begun, which may be after all others have ended."""
+            while not (found := [worker for worker in list(pool._busy) if worker.entry.config == Config(step=99)]):
+                time.sleep(0.01)
+            os.kill(found[0]._pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        trials = list(pool.run(attempt, [Entry(Config(step=step)) for step in (1, 99, 2, 8)]))
+        killer.join(10)
         outcomes = {trial.config["step"]: trial.outcome for trial in trials}
         assert set(outcomes) == {1, 2, 8, 99}
         assert isinstance(outcomes[99], Failure)

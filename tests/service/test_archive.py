@@ -33,7 +33,7 @@ def redis_server(folder):
 
 @pytest.fixture(scope="module")
 def postgres_server(folder):
-    with servers.postgres(folder / "postgres") as server:
+    with servers.postgres(folder / "postgres", fsync=False) as server:
         yield server
 
 

@@ -103,7 +103,7 @@ def test_a_dump_of_a_running_postgresql_restores_the_same(serve) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         folder.chmod(0o755)  # the server is not run by root
-        server = stack.enter_context(servers.postgres(folder / "server"))
+        server = stack.enter_context(servers.postgres(folder / "server", fsync=False))
         service = serve(store=server.location)
         token = service.token()
         store = HttpStore.at(service.at(token))

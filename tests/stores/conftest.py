@@ -28,7 +28,8 @@ def redis_server(open_folder):
 
 @pytest.fixture(scope="session")
 def postgres_server(open_folder):
-    with servers.postgres(open_folder / "postgres") as server:
+    # None of the tests cuts the power; a slow disk would be mistaken for a server that does not answer.
+    with servers.postgres(open_folder / "postgres", fsync=False) as server:
         yield server
 
 
