@@ -46,8 +46,8 @@ class TestProcess(PoolContract):
 
     def test_a_killed_worker_costs_its_trial_and_nothing_else(self, pool, attempt) -> None:
         def kill() -> None:
-            """As soon as it has begun, which may be after all others have ended."""
-            while not (found := [worker for worker in list(pool._busy) if worker.entry.config == Config(step=99)]):
+            """Once it has begun, which may be after all others have ended; one killed before would be replaced."""
+            while not (found := [w for w in list(pool._busy) if w.entry.config == Config(step=99) and w._stage]):
                 time.sleep(0.01)
             os.kill(found[0]._pid, signal.SIGKILL)
 
