@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -100,13 +101,23 @@ else:
             assert kinds == {1: None, 2: None, 8: None, 99: Kind.HUNG, 66: Kind.CRASHED}
 
         def test_a_killed_station_is_a_trial_tried_again_with_a_note(self, pool, attempt) -> None:
-            trials, killed = [], []
-            for trial in pool.run(attempt, entries(*range(100, 112), 50, *range(112, 124))):
-                trials.append(trial)
-                busy = [one for one in pool._crew.of(Station) if one.jobs and one.jobs[0].entry.config["step"] == 50]
-                if busy and not killed:
-                    os.kill(busy[0].pid, signal.SIGKILL)
-                    killed.append(busy[0].pid)
+            killed, over = [], threading.Event()
+
+            def kill() -> None:
+                while not killed and not over.wait(0.02):
+                    crew = pool._crew
+                    for one in crew.of(Station) if crew else ():
+                        if [job.entry.config["step"] for job in list(one.jobs)[:1]] == [50]:
+                            os.kill(one.pid, signal.SIGKILL)
+                            killed.append(one.pid)
+
+            killer = threading.Thread(target=kill)
+            killer.start()
+            try:
+                trials = list(pool.run(attempt, entries(*range(100, 112), 50, *range(112, 124))))
+            finally:
+                over.set()
+                killer.join()
             assert killed
             assert Counter(trial.config["step"] for trial in trials) == Counter([50, *range(100, 124)])
             assert all(trial.works for trial in trials)
