@@ -52,3 +52,9 @@ def postgres_location(postgres_server):
     with psycopg.connect(postgres_server.location, autocommit=True) as raw:
         raw.execute(f"CREATE DATABASE {name}")
     return postgres_server.location.rpartition("/")[0] + f"/{name}"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Among tests that share few cores a slow server is not a dead one; who tests time-outs sets one."""
+    monkeypatch.setattr("tunewright.stores.postgres.target.SECONDS", 20.0)
