@@ -275,10 +275,10 @@ def test_gross_losers_may_be_given_more_rounds() -> None:
 def test_close_ones_are_not_judged_before_the_span_is_over() -> None:
     rng = np.random.default_rng(0)
     began = time.monotonic()
-    found = race.run(on_a_clock([1e-3, 1.05e-3, 1.5e-3], quiet, rng), Terms(span=0.5))
-    assert time.monotonic() - began >= 0.5
+    found = race.run(on_a_clock([1e-3, 1.05e-3, 1.5e-3], quiet, rng), Terms(span=1.0))
+    assert time.monotonic() - began >= 1.0
     assert found.standings[2].left == 4
-    assert found.standings[1].left > 8  # as many rounds as a busy machine makes in that time
+    assert found.standings[1].left > 20
     began = time.monotonic()
     race.run(on_a_clock([1e-3, 1.5e-3], quiet, rng), Terms(span=5))
     assert time.monotonic() - began < 1  # a clear winner need not wait

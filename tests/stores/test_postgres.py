@@ -1,5 +1,4 @@
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from tunewright.stores.postgres import PostgresStore
 from tunewright.stores.postgres.link import Link
 from tunewright.stores.postgres.pool import IDLE_SECONDS
 from tunewright.stores.postgres.schema import PARTS
+from tunewright.stores.postgres.target import SECONDS
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 from tunewright.testing.offer_kit import (
@@ -123,15 +123,13 @@ def test_a_restart_between_two_calls_is_not_noticed_and_nothing_is_done_twice(se
 
 
 def test_a_server_that_is_stopped_is_an_error_in_time(server, location) -> None:
-    store, fresh = (PostgresStore(f"{location}?tunewright_timeout={seconds}") for seconds in (2, 0.5))
+    store, fresh = (PostgresStore(f"{location}?tunewright_timeout={seconds}") for seconds in (SECONDS, 0.5))
     store.put(DECISION)
     server.freeze()
     try:
-        # Where a connection has to be opened anew, the driver may say it first.
-        in_time = re.compile(r"nothing came within (2|0\.5) s|connection timeout expired")
-        assert in_time.search(refused(lambda: store.get(KEY), within=5.0))
-        assert in_time.search(refused(lambda: store.record(KEY, [TIMED] * 3000), within=5.0))
-        assert in_time.search(refused(lambda: fresh.get(KEY), within=3.0))
+        assert "nothing came within 2 s" in refused(lambda: store.get(KEY), within=3.0)
+        assert "nothing came within 2 s" in refused(lambda: store.record(KEY, [TIMED] * 3000), within=3.0)
+        assert "nothing came within 0.5 s" in refused(lambda: fresh.get(KEY), within=1.5)
     finally:
         server.thaw()
     assert store.get(KEY) == DECISION
@@ -217,11 +215,9 @@ def test_a_store_whose_tables_were_dropped_is_made_anew(location) -> None:
 
 def test_who_finds_no_room_on_the_server_waits_for_it(location) -> None:
     PostgresStore(location).put(DECISION)
-    everyone: list[psycopg.Connection] = []
+    everyone = crowd(location)
     try:
-        with pytest.raises(psycopg.OperationalError, match="already"):
-            everyone.extend(psycopg.connect(location) for _ in range(1000))
-        said = refused(lambda: PostgresStore(location + "?tunewright_timeout=0.5").get(KEY), within=3.0)
+        said = refused(lambda: PostgresStore(location + "?tunewright_timeout=0.5").get(KEY), within=1.5)
         assert "max_connections" in said
     finally:  # or no later test finds room
         threading.Timer(0.3, lambda: [one.close() for one in everyone]).start()
@@ -320,6 +316,21 @@ def connected(location: str, count: int, seconds: float = 1.0) -> bool:
     return True
 
 
+def crowd(location: str) -> list[psycopg.Connection]:
+    """Every connection that the server has; those that it is still closing become free a moment later."""
+    everyone: list[psycopg.Connection] = []
+    refusals = 0
+    while refusals < 20:
+        try:
+            everyone.append(psycopg.connect(location))
+            refusals = 0
+        except psycopg.OperationalError as error:
+            assert "already" in str(error)  # noqa: PT017 - how often it is refused is not known before
+            refusals += 1
+            time.sleep(0.03)
+    return everyone
+
+
 def disconnected(location: str) -> None:
     """End what earlier tests left."""
     run(location, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tunewright'")
@@ -350,12 +361,10 @@ def test_who_needs_many_keys_waits_longer_for_room_than_a_launch_and_gives_its_p
     PostgresStore(location).put(other_decision(key=keys[0]))
     disconnected(location)
     monkeypatch.setattr("tunewright.stores.postgres.pool.IDLE_SECONDS", 60.0)
-    everyone: list[psycopg.Connection] = []
-    with pytest.raises(psycopg.OperationalError, match="already"):
-        everyone.extend(psycopg.connect(location) for _ in range(1000))
+    everyone = crowd(location)
     store = PostgresStore(location + "?tunewright_timeout=1")
     try:
-        assert "max_connections" in refused(lambda: store.get_many(keys[:2]), within=3.0)
+        assert "max_connections" in refused(lambda: store.get_many(keys[:2]), within=2.0)
     finally:
         threading.Timer(2.0, lambda: [one.close() for one in everyone]).start()
     assert set(store.get_many(keys)) == {keys[0]}

@@ -166,7 +166,7 @@ class Server:
             said = said.replace(str(self._secret), "***")
         if any(words in said for words in _NO_ROOM):
             advice = "let the server take more connections (`max_connections`), or put a pooler before it"
-        elif isinstance(error, Late):
+        elif isinstance(error, Late | errors.ConnectionTimeout):  # ours, or the driver's, whichever comes first
             advice = (
                 f"nothing came within {self._seconds:g} s; is it reachable? `tunewright_timeout` says how long to wait"
             )
