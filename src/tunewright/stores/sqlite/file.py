@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from tunewright.errors import StoreError
 from tunewright.stores import process
 from tunewright.stores.sqlite import schema
 from tunewright.stores.sqlite.uptime import boot, uptime
+
+Given = Sequence[Any] | Mapping[str, Any]
+"""What a statement is given: values in order for `?`, or by name for `:name`."""
 
 BUSY_SECONDS = 60.0
 PAGE = 1000
@@ -60,30 +63,30 @@ class SqliteFile:
         self._local = threading.local()
         self._began = 0.0
 
-    def row(self, sql: str, given: Sequence[Any] = ()) -> Any:
+    def row(self, sql: str, given: Given = ()) -> Any:
         """The first row that `sql` answers, or None."""
         try:
             return self._connection().execute(sql, given).fetchone()
         except _TROUBLE as error:
             raise self._failed("read", error) from error
 
-    def rows(self, sql: str, given: Sequence[Any] = ()) -> list[Any]:
+    def rows(self, sql: str, given: Given = ()) -> list[Any]:
         """All rows that `sql` answers."""
         try:
             return self._connection().execute(sql, given).fetchall()
         except _TROUBLE as error:
             raise self._failed("read", error) from error
 
-    def pages(self, sql: str, after: Any, *given: Any) -> Iterator[Any]:
-        """All rows, read a page at a time: `sql` takes where to go on (`?1`), how many (`?2`), and what is given."""
+    def pages(self, sql: str, after: Any, **given: Any) -> Iterator[Any]:
+        """All rows, read a page at a time: `sql` takes where to go on (`:after`), how many (`:count`), and more."""
         while True:
-            rows = self.rows(sql, (after, PAGE, *given))
+            rows = self.rows(sql, {"after": after, "count": PAGE, **given})
             yield from rows
             if len(rows) < PAGE:
                 return
             after = rows[-1][0]
 
-    def change(self, sql: str, given: Sequence[Any] = ()) -> int:
+    def change(self, sql: str, given: Given = ()) -> int:
         """Run one statement, which is a transaction of its own; how many rows it changed."""
         try:
             return self._connection().execute(sql, given).rowcount

@@ -44,16 +44,16 @@ WHERE body IS NOT excluded.body OR seal IS NOT excluded.seal"""
 
 # Where no seal tells damage, a cast sees that a number is still a number.
 _HISTORY = """SELECT CAST(generation AS INTEGER), coalesce(CAST(since AS REAL), 0.0), body, seal FROM (
-SELECT * FROM history WHERE digest = ?1 UNION ALL
-SELECT 0, digest, generation, since, seal, body FROM decisions WHERE digest = ?1) ORDER BY 1"""
+SELECT * FROM history WHERE digest = :digest UNION ALL
+SELECT 0, digest, generation, since, seal, body FROM decisions WHERE digest = :digest) ORDER BY 1"""
 
 _PROBLEM = "INSERT INTO problems (digest, kernel, key) VALUES (?, ?, ?)"
 
-_TRIALS = """SELECT id, body, seal FROM trials WHERE problem = (SELECT id FROM problems WHERE digest = ?3)
-AND id > ?1 ORDER BY id LIMIT ?2"""
+_TRIALS = """SELECT id, body, seal FROM trials WHERE problem = (SELECT id FROM problems WHERE digest = :digest)
+AND id > :after ORDER BY id LIMIT :count"""
 
-_KEYS = """SELECT id, key, digest FROM problems WHERE id > ?1 AND (?3 IS NULL OR kernel = ?3)
-ORDER BY id LIMIT ?2"""
+_KEYS = """SELECT id, key, digest FROM problems WHERE id > :after AND (:kernel IS NULL OR kernel = :kernel)
+ORDER BY id LIMIT :count"""
 
 # Counted in the index alone; rows of the table are touched once a key.
 _TALLIES = """SELECT p.digest, p.key, c.trials, coalesce((SELECT CAST(at AS REAL) FROM trials WHERE id = c.last), 0.0)
@@ -65,15 +65,15 @@ SET calls = calls + excluded.calls, seconds = seconds + excluded.seconds, at = e
 target = excluded.target, recipe = excluded.recipe, key = excluded.key"""
 
 _WANTED = """SELECT digest, key, CAST(calls AS INTEGER), CAST(seconds AS REAL), CAST(target AS TEXT),
-CAST(recipe AS TEXT) FROM wants w WHERE (?1 IS NULL OR kernel = ?1)
+CAST(recipe AS TEXT) FROM wants w WHERE (:kernel IS NULL OR kernel = :kernel)
 AND NOT EXISTS (SELECT 1 FROM decisions d WHERE d.digest = w.digest) ORDER BY seconds DESC, digest"""
 
-_CLAIM = """INSERT INTO leases VALUES (?1, ?2, ?3, ?4 + ?5) ON CONFLICT (name) DO UPDATE
+_CLAIM = """INSERT INTO leases VALUES (:name, :owner, :boot, :now + :seconds) ON CONFLICT (name) DO UPDATE
 SET owner = excluded.owner, boot = excluded.boot, until = excluded.until
-WHERE owner = ?2 OR boot <> ?3 OR until <= ?4"""
+WHERE owner = :owner OR boot <> :boot OR until <= :now"""
 
-_ENTRIES = """SELECT id, name, body, seal FROM entries WHERE id > ?1 AND shelf = ?3 AND until > ?4
-ORDER BY id LIMIT ?2"""
+_ENTRIES = """SELECT id, name, body, seal FROM entries WHERE id > :after AND shelf = :shelf AND until > :now
+ORDER BY id LIMIT :count"""
 
 _KEEP = "INSERT OR REPLACE INTO entries (shelf, name, at, until, seal, body) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -91,7 +91,7 @@ def _asking(count: int) -> str:
 @cache
 def _recording(count: int) -> str:
     """The statement that appends so many trials: one is faster than many that append one each."""
-    return f"INSERT INTO trials (problem, at, seal, body) VALUES {','.join(['(?1,?2,?,?)'] * count)}"
+    return f"INSERT INTO trials (problem, at, seal, body) VALUES {','.join(['(?,?,?,?)'] * count)}"
 
 
 def _row(decision: Decision, now: float) -> tuple[bytes, str, bytes, float, int, bytes]:
@@ -168,9 +168,11 @@ class SqliteStore:
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
         """All decisions, or those of one kernel, read a page at a time."""
-        narrowed, given = ("", ()) if kernel is None else ("kernel = ?3 AND", (kernel,))
-        asked = f"SELECT digest, body, seal FROM decisions WHERE {narrowed} digest > ?1 ORDER BY digest LIMIT ?2"
-        for digest, body, sealed in self._file.pages(asked, b"", *given):
+        narrowed, given = ("", {}) if kernel is None else ("kernel = :kernel AND", {"kernel": kernel})
+        asked = (
+            f"SELECT digest, body, seal FROM decisions WHERE {narrowed} digest > :after ORDER BY digest LIMIT :count"
+        )
+        for digest, body, sealed in self._file.pages(asked, b"", **given):
             decision = self._bodies.believed("a decision", read_decision, body, sealed, digest)
             if decision is not None and kernel in (None, decision.key.kernel):
                 yield decision
@@ -178,7 +180,7 @@ class SqliteStore:
     def history(self, key: Key) -> Sequence[Generation]:
         """What stood for a key, oldest first."""
         digest, found = bytes.fromhex(key.digest), []
-        for number, since, body, sealed in self._file.rows(_HISTORY, (digest,)):
+        for number, since, body, sealed in self._file.rows(_HISTORY, {"digest": digest}):
             decision = self._bodies.believed("a decision", read_decision, body, sealed, digest)
             if decision is not None:
                 found.append(Generation(number, since, decision))
@@ -190,19 +192,20 @@ class SqliteStore:
             return
         digest, now = bytes.fromhex(key.digest), self._file.now()
         bodies = wire.dump_trials(trials)
-        sealed = list(chain.from_iterable(zip(seals(bodies, digest), bodies, strict=True)))
+        sealed = list(zip(seals(bodies, digest), bodies, strict=True))
         with self._file.writing() as connection:
             known = connection.execute("SELECT id FROM problems WHERE digest = ?", (digest,)).fetchone()
             problem = (
                 known[0] if known else connection.execute(_PROBLEM, (digest, key.kernel, wire.dump_key(key))).lastrowid
             )
-            for part in _parts(sealed, 2 * RECORDED_AT_ONCE):
-                connection.execute(_recording(len(part) // 2), (problem, now, *part))
+            for part in _parts(sealed, RECORDED_AT_ONCE):
+                rows = chain.from_iterable((problem, now, *row) for row in part)
+                connection.execute(_recording(len(part)), list(rows))
 
     def trials(self, key: Key) -> Iterator[Trial]:
         """The journal of a key, in the order recorded, read a page at a time."""
         digest = bytes.fromhex(key.digest)
-        for _, body, sealed in self._file.pages(_TRIALS, 0, digest):
+        for _, body, sealed in self._file.pages(_TRIALS, 0, digest=digest):
             if (trial := self._bodies.believed("a trial", read_trial, body, sealed, digest)) is not None:
                 yield trial
 
@@ -212,7 +215,7 @@ class SqliteStore:
         for decision in self.decisions(kernel):
             seen.add(decision.key)
             yield decision.key
-        for _, body, digest in self._file.pages(_KEYS, 0, kernel):
+        for _, body, digest in self._file.pages(_KEYS, 0, kernel=kernel):
             key = self._bodies.believed("a key", read_key, body, digest)
             if key is not None and key not in seen:
                 yield key
@@ -233,13 +236,14 @@ class SqliteStore:
 
     def wanted(self, kernel: str | None = None) -> Iterator[Want]:
         """What is still undecided, most seconds first."""
-        for digest, body, *rest in self._file.rows(_WANTED, (kernel,)):
+        for digest, body, *rest in self._file.rows(_WANTED, {"kernel": kernel}):
             if (key := self._bodies.believed("a key", read_key, body, digest)) is not None:
                 yield Want(key, *rest)
 
     def claim(self, name: str, owner: str, seconds: float) -> bool:
         """Take the lease, or renew it; time is that since boot, and another boot's leases have ended."""
-        return self._file.change(_CLAIM, (name, owner, boot(), uptime(), seconds)) == 1
+        claim = {"name": name, "owner": owner, "boot": boot(), "now": uptime(), "seconds": seconds}
+        return self._file.change(_CLAIM, claim) == 1
 
     def release(self, name: str, owner: str) -> None:
         """Give the lease back."""
@@ -278,7 +282,7 @@ class SqliteStore:
 
     def entries(self, shelf: str) -> Iterator[tuple[str, bytes]]:
         """Everything on a shelf, oldest first."""
-        rows = self._file.pages(_ENTRIES, 0, shelf, self._file.now())
+        rows = self._file.pages(_ENTRIES, 0, shelf=shelf, now=self._file.now())
         return self._entries(shelf, (row[1:] for row in rows))
 
     def _entries(self, shelf: str, rows: Iterable[tuple[str, bytes, int]]) -> Iterator[tuple[str, bytes]]:

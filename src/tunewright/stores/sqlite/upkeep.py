@@ -107,6 +107,6 @@ def faults(file: SqliteFile) -> Iterator[str]:
 
     def pages(columns: str, table: str) -> Iterator[Any]:
         by = columns.partition(",")[0]
-        return file.pages(f"SELECT {columns} FROM {table} WHERE {by} > ?1 ORDER BY {by} LIMIT ?2", _FIRST[by])
+        return file.pages(f"SELECT {columns} FROM {table} WHERE {by} > :after ORDER BY {by} LIMIT :count", _FIRST[by])
 
     yield from verifying.faults(pages, journals=_JOURNALS)
