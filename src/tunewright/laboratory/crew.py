@@ -8,10 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
+import msgspec
+
+from tunewright import errors
 from tunewright.errors import PluginError, TunewrightError
 from tunewright.laboratory.ledger import Ledger
-from tunewright.laboratory.replays import Job, Trace, perform
+from tunewright.laboratory.replays import Job, Stamp, Trace, perform
+from tunewright.laboratory.tables import InStore, OnDisk, Origin
 from tunewright.sharing import wire
 
 Done = Callable[[int, int], None]
@@ -58,6 +63,40 @@ def run(wanted: Sequence[Job], workers: int) -> Iterator[Trace]:
             hand.end()
 
 
+class _Request(msgspec.Struct, frozen=True):
+    """A job as it travels: JSON, so that neither side can make the other run code."""
+
+    stamp: Stamp
+    origin: tuple[str, ...]
+    sources: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, job: Job) -> _Request:
+        return cls(job.stamp, _words(job.origin), tuple(map(_words, job.sources)))
+
+    def job(self) -> Job:
+        """The job again."""
+        return Job(self.stamp, _origin(self.origin), tuple(map(_origin, self.sources)))
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    """A trace, or the class and the message of an error."""
+
+    trace: Trace | None = None
+    error: str = ""
+    message: str = ""
+
+
+def _words(origin: Origin) -> tuple[str, ...]:
+    if isinstance(origin, OnDisk):
+        return (str(origin.path),)
+    return origin.location, origin.kernel, origin.key
+
+
+def _origin(words: tuple[str, ...]) -> Origin:
+    return OnDisk(Path(words[0])) if len(words) == 1 else InStore(*words)
+
+
 class _Hand:
     """A process that does one job after the other."""
 
@@ -73,24 +112,23 @@ class _Hand:
     def give(self, job: Job) -> bool:
         """Let it do a job."""
         self._job = job
-        self.pipe.send(job)
+        self.pipe.send_bytes(wire.encode(_Request.of(job)))
         return True
 
     def take(self) -> Trace:
         """What came of the job."""
         assert self._job is not None
         try:
-            answer = self.pipe.recv()
+            reply = wire.decode(self.pipe.recv_bytes(), _Reply)
         except EOFError:
             stamp = self._job.stamp
             raise PluginError(
                 f"a process died while {stamp.strategy!r} searched {self._job.origin.name} with seed {stamp.seed}, "
                 "perhaps for want of memory; run the same command with --workers 1: what is done is kept"
             ) from None
-        if isinstance(answer, TunewrightError):
-            raise answer
-        assert isinstance(answer, Trace)
-        return answer
+        if reply.trace is None:
+            raise getattr(errors, reply.error, TunewrightError)(reply.message)
+        return reply.trace
 
     def end(self) -> None:
         """Stop it, whatever it does."""
@@ -117,12 +155,11 @@ def _work(pipe: Connection) -> None:
     """The far side: jobs come, traces or errors go, until the pipe is closed."""
     while True:
         try:
-            job = pipe.recv()
+            request = wire.decode(pipe.recv_bytes(), _Request)
         except EOFError:
             return
-        answer: Trace | TunewrightError
         try:
-            answer = perform(job)
+            reply = _Reply(perform(request.job()))
         except TunewrightError as error:
-            answer = error
-        pipe.send(answer)
+            reply = _Reply(error=type(error).__name__, message=str(error))
+        pipe.send_bytes(wire.encode(reply))
