@@ -42,8 +42,7 @@ def test_the_cache_is_in_the_users_home_never_the_temporary_folder(monkeypatch) 
 
 
 def test_there_are_few_settings() -> None:
-    tables = {"features", "aliases"}
-    assert len(set(Settings.__struct_fields__) - tables) <= 15
+    assert len(Settings.__struct_fields__) <= 17
 
 
 def test_each_value_says_where_it_comes_from(tmp_path) -> None:

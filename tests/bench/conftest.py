@@ -18,10 +18,10 @@ CALL = Call("reduce", {"M": 16, "N": 64})
 def benched():
     """Runs some of the troubled implementations."""
 
-    def run(*names, isolated=True, calls=(CALL,), sittings=1, rounds=12, deadline=3.0):
+    def run(*names, isolated=True, calls=(CALL,), sittings=1, rounds=12, deadline=120.0):
         plan = Plan(
             Limits(build=60.0, run=deadline, memory=512 << 20),
-            Terms(rounds=rounds, seconds=5.0),
+            Terms(rounds=rounds, seconds=120.0),
             sittings,
             isolated,
             Build(providers=(TROUBLED,)),

@@ -10,8 +10,9 @@ def kinds(run):
 
 
 @pytest.mark.slow
+@pytest.mark.clock("who hangs is ended after 3 s; the honest ones must not take that long in any stage")
 def test_a_crash_a_hang_a_leak_and_a_hog_cost_their_own_cells_and_are_named(benched) -> None:
-    run = benched("good", "crashing", "hanging", "leaking", "hogging", "also_good")
+    run = benched("good", "crashing", "hanging", "leaking", "hogging", "also_good", deadline=3.0)
     assert kinds(run) == {
         "good": None, "crashing": "crashed", "hanging": "hung", "leaking": "leaked", "hogging": "memory",
         "also_good": None,

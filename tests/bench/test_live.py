@@ -36,14 +36,14 @@ def build(folder, times, dies="pass", src=False):
 
 
 @pytest.mark.slow
-def test_twice_the_work_is_slower_in_the_build_that_does_it_and_a_crash_there_is_broken(tmp_path) -> None:
-    before = build(tmp_path / "old", 50, src=True)
-    after = build(tmp_path / "new", 100, dies="__import__('os').abort()")
+def test_ten_times_the_work_is_slower_in_the_build_that_does_it_and_a_crash_there_is_broken(tmp_path) -> None:
+    before = build(tmp_path / "old", 20, src=True)
+    after = build(tmp_path / "new", 200, dies="__import__('os').abort()")
     cells = [(CALL, "changed"), (CALL, "dying")]
     found = versus(Plan(terms=Terms(rounds=12), sittings=3), (before, after), cells, lambda said: None)
     changed, dying = found.changes
     assert changed.verdict == "slower"
-    assert 1.5 < changed.ratio < 2.6
+    assert 5 < changed.ratio < 20  # by CPU time, which neighbors change little
     assert dying.verdict == "broken"
     assert "SIGABRT" in dying.reason
 

@@ -45,7 +45,7 @@ class Tab:
         self.wait(ALIVE)
         return self.page
 
-    def wait(self, condition, seconds=60.0):
+    def wait(self, condition, seconds=300.0):
         """Asked from here, again and again: to wait in the page is to evaluate text, which its policy forbids."""
         until = time.monotonic() + seconds
         while not self.page.evaluate(condition):
@@ -60,6 +60,7 @@ def tabs(browser):
 
     def opened(base, theme="light"):
         contexts.append(browser.new_context(color_scheme=theme, viewport={"width": 1280, "height": 900}))
+        contexts[-1].set_default_timeout(300_000)  # it only ends what would hang
         made.append(Tab(contexts[-1], base))
         return made[-1]
 

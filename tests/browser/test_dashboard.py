@@ -46,6 +46,7 @@ def test_every_page_opens_without_a_complaint(tabs, base, address, theme) -> Non
     assert dark is (theme == "dark")
 
 
+@pytest.mark.clock("within 1.5 s, the least of three")
 @pytest.mark.parametrize("address", EVERY)
 def test_something_is_painted_soon(tabs, base, address) -> None:
     # The least of three: a machine that does other things at the time says nothing of a page.

@@ -13,7 +13,7 @@ from tunewright.bench.run import load, save
 from tunewright.cli.main import command
 
 TROUBLED = f"{Path(__file__).parent.parent / 'bench' / 'troubled.py'}:implementations"
-SHORT = ["--sittings", "2", "--rounds", "8", "--seconds", "2", "--deadline", "20"]
+SHORT = ["--sittings", "2", "--rounds", "8", "--seconds", "120", "--deadline", "120"]
 
 
 def typed(*words):

@@ -15,7 +15,7 @@ CONV = other_decision(key=other_key(kernel="conv"), config=Config(tile=2))
 
 def tunewright(*args, cwd, status=0):
     command = [sys.executable, "-m", "tunewright", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
     assert done.returncode == status, done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     return done
@@ -89,7 +89,7 @@ def test_what_is_not_trusted_is_refused_and_says_what_to_do(here) -> None:
 def test_without_the_package_for_signatures_it_is_said_what_to_install(tmp_path) -> None:
     program = "import sys; sys.modules['cryptography'] = None; from tunewright.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "bundle", "key", "team.pem"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
     assert done.returncode == 2
     assert "pip install 'tunewright[bundle]'" in done.stderr
     assert "Traceback" not in done.stderr

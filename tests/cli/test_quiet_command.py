@@ -50,7 +50,7 @@ def test_machines_get_one_value_with_every_field() -> None:
         assert 0 < clock["resolution"] <= 1
         assert clock["quiet"] is (clock["resolution"] <= said["margin"] and not clock["fooled"])
     assert set(said["conditions"]) == set(Conditions.__struct_fields__)
-    assert said["conditions"]["seconds"] == pytest.approx(0.6, abs=2)
+    assert said["conditions"]["seconds"] >= 0.6
     assert said["seconds"] == 0.3
     assert isinstance(said["complaints"], list)
 
@@ -98,5 +98,5 @@ def test_a_terminal_is_told_first_what_will_take_so_long(terminal) -> None:
     code = "from tunewright.cli.quiet import quiet; quiet()"
     process = terminal.start([sys.executable, "-c", code, "--seconds", "0.4"])
     said = terminal.read()
-    assert process.wait(30) == 0
+    assert process.wait(300) == 0
     assert said.index("against itself for 0.4 s") < said.index("cpu clock")

@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ def here(tmp_path):
 
 def replay(*args, cwd, status=0):
     command = [sys.executable, "-m", "tunewright", "replay", *args]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -66,6 +65,7 @@ def test_machines_get_every_figure_and_the_curves(here) -> None:
     assert by_cost["batch"] == 8
 
 
+@pytest.mark.slow
 def test_tables_in_markdown_and_a_picture(here) -> None:
     args = ("--spaces", "spaces", "--strategies", "random,exhaustive", "--seeds", "2", "--budget", "20", "--cost")
     done = replay(*args, "--markdown", "--plot", "regret.png", cwd=here)
@@ -116,26 +116,21 @@ from tunewright.strategies.random import RandomSearch
 
 class Slow(RandomSearch):
     def ask(self, count):
-        time.sleep(0.02)
+        time.sleep(0.05)
         return super().ask(count)
 """
 
 
-def test_a_terminal_sees_progress_and_ctrl_c_keeps_what_was_done(here, terminal) -> None:
+def test_a_terminal_sees_progress_and_ctrl_c_keeps_what_was_done(here, terminal, wait_until) -> None:
     (here / "slow.py").write_text(SLOW)
     args = ["--spaces", "spaces", "--strategies", "slow.py:Slow", "--seeds", "50", "--budget", "10", "--out", "out"]
     command = [sys.executable, "-m", "tunewright", "replay", *args]
     process = terminal.start(command, cwd=here, start_new_session=True)
-    lines, deadline = here / "out" / "replays.jsonl", time.monotonic() + 60
-    while (
-        not (lines.exists() and lines.read_bytes().count(b"\n") >= 3)
-        and process.poll() is None
-        and time.monotonic() < deadline
-    ):
-        time.sleep(0.01)
+    lines = here / "out" / "replays.jsonl"
+    wait_until(lambda: lines.exists() and lines.read_bytes().count(b"\n") >= 3, "three runs")
     os.killpg(process.pid, signal.SIGINT)
     said = terminal.read()
-    assert process.wait(30) == 130
+    assert process.wait(300) == 130
     assert re.search(r"of 150 runs · .* left", said)
     kept = re.search(r"interrupted; (\d+) of 150 runs\s+are kept in", said)
     assert kept, said

@@ -13,7 +13,7 @@ from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED
 
 def tunewright(*args, cwd, status=0):
     command = [sys.executable, "-m", "tunewright", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
     assert done.returncode == status, done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     return done

@@ -41,7 +41,7 @@ def run(*args, cwd, status=0, **environ):
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=120,
+        timeout=300,
         check=False,
         env={**os.environ, **environ},
     )

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import msgspec
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
 from tunewright.engine.decide import alike, decide, finalists
 from tunewright.errors import NothingWorked, SettingsError, StoreError
+from tunewright.measure import attempt, clock, race
 from tunewright.measure.race import Terms, run
 from tunewright.model.decision import Problem
 from tunewright.model.event import Decided, Final, Started, Tried
@@ -104,6 +107,28 @@ def pretend(tile, tried=None):
     return sum(range(2000 * (9 - tile)))
 
 
+@pytest.fixture
+def now(monkeypatch):
+    """Seconds by a clock that only kernels and pauses move; every timer of the host reads it."""
+    passed = [0.0]
+
+    def sleep(seconds):
+        passed[0] += seconds
+
+    def timed(timer, launches):
+        began = passed[0]
+        for _ in range(launches):
+            timer._call()
+        return passed[0] - began
+
+    shown = SimpleNamespace(monotonic=lambda: passed[0], perf_counter=lambda: passed[0], sleep=sleep, time=lambda: 0.0)
+    for module in (attempt, race):
+        monkeypatch.setattr(module, "time", shown)
+    monkeypatch.setattr(clock, "perf_counter", shown.perf_counter)
+    monkeypatch.setattr(clock.HostTimer, "__call__", timed)
+    return passed
+
+
 def session(**options):
     return Session(store=options.pop("store", MemoryStore()), pool="serial", strategy="exhaustive", **options)
 
@@ -177,9 +202,9 @@ def test_a_store_that_takes_no_trials_does_not_stop_the_search(caplog) -> None:
     assert "a later run may repeat it" in caplog.text
 
 
-def test_a_short_search_does_not_lose_a_good_earlier_decision() -> None:
+def test_a_short_search_does_not_lose_a_good_earlier_decision(now) -> None:
     def kernel(*, tile):
-        sum(range(3000 * (9 - tile)))
+        now[0] += 1e-4 * (9 - tile)
         return 1
 
     store = MemoryStore()
@@ -209,7 +234,7 @@ def test_the_gain_is_that_of_the_race() -> None:
 
 
 @pytest.mark.parametrize("launches", [1, 12])  # while the race is set up; in it
-def test_a_finalist_that_fails_in_the_race_is_out_of_it(launches, caplog) -> None:
+def test_a_finalist_that_fails_in_the_race_is_out_of_it(launches, caplog, now) -> None:
     own, racing = session(), []
     own.listeners.append(lambda event: racing.append(event) if isinstance(event, Final) else None)
 
@@ -218,7 +243,7 @@ def test_a_finalist_that_fails_in_the_race_is_out_of_it(launches, caplog) -> Non
             racing.append(tile)
             if len(racing) > launches:
                 raise RuntimeError("illegal access")
-        sum(range({8: 40_000, 4: 46_000}.get(tile, 80_000)))
+        now[0] += {8: 4.0e-4, 4: 4.6e-4}.get(tile, 8e-4)
 
     decision = tune(SPACE, session=own, default={"tile": 1})(late).decide()
     assert decision.config == Config(tile=4)

@@ -10,7 +10,6 @@ import pickle
 import resource
 import sys
 import threading
-import time
 from pathlib import Path
 
 OPENED = Path(os.environ["TMPDIR"], "opened")
@@ -95,12 +94,13 @@ def pickle_runs(caching) -> bool:
 
 
 def threads_all_compute(caching) -> int:
-    calls = []
+    calls, together = [], threading.Barrier(8)
 
     @caching.Memoizer().memoize()
     def slow(x):
         calls.append(x)
-        time.sleep(0.2)
+        with contextlib.suppress(threading.BrokenBarrierError):  # where some wait for others, they never come together
+            together.wait(10)
         return x
 
     threads = [threading.Thread(target=slow, args=(1,)) for _ in range(8)]

@@ -7,11 +7,14 @@ from functools import partial
 import msgspec
 import numpy as np
 import pytest
+from worked_time import work
 
 import tunewright as tw
 from tunewright.backends.python import Python
 from tunewright.model.event import Decided
 from tunewright.stores.memory import MemoryStore
+
+pytestmark = pytest.mark.usefixtures("by_work")
 
 POOLS = pytest.mark.parametrize("pool", ["serial", "process"])
 
@@ -72,11 +75,6 @@ def test_the_regime_is_part_of_the_key() -> None:
     assert len(digests) == 3
     with pytest.raises(tw.TunewrightError, match="regimes: hot, context, cold"):
         tw.tune(space(), regime="tepid")(lambda x, *, step: x)
-
-
-def work(rounds):
-    """Something that takes a time in proportion."""
-    return sum(i * i for i in range(40 * rounds))
 
 
 def by_size(x: tw.In("N"), *, step):
@@ -289,7 +287,8 @@ def test_every_decision_has_a_receipt() -> None:
     kernel = tw.tune(space(1, 2, 4), session=own(), default={"step": 4})(uneven)
     evidence = kernel.decide(np.ones(8)).evidence
     gain = evidence.over_default
-    assert 2 < gain.low <= gain.ratio <= gain.high < 8
+    assert gain.low <= gain.ratio <= gain.high
+    assert (gain.low, gain.high) == pytest.approx((3.7, 3.7), rel=0.02)  # with what a launch takes itself
     assert evidence.gain == gain.ratio
     assert evidence.resolution is None  # nobody came near: what was told is larger than any doubt
     assert evidence.conditions.seconds > 0
@@ -354,15 +353,17 @@ class Deferred:
     def __init__(self, **declared):
         @tw.tune(tw.Space(tw.Knob("copy", [True, False])), session=own(), **declared)
         def transposed(x: tw.In("M", "N"), *, copy):
+            work(1000 if copy else 1)
             return np.ascontiguousarray(x.T) if copy else x.T
 
         self.kernel = transposed
-        self.x = np.random.default_rng(0).standard_normal((700, 700))
+        self.x = np.random.default_rng(0).standard_normal((7, 7))
 
     def program(self):
         """Uses the result often, where it must lie in order."""
         y = self.kernel(self.x)
-        return [y.ravel().sum() for _ in range(6)]
+        for _ in range(6):
+            work(100 if y.flags.c_contiguous else 1100)
 
 
 def test_a_kernel_win_that_makes_the_whole_slower_is_refused() -> None:
@@ -383,7 +384,7 @@ def test_a_program_may_call_the_kernel_from_a_thread_of_its_own() -> None:
     def program():
         thread = threading.Thread(target=within.program)
         thread.start()
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
 
     within.kernel.declared = msgspec.structs.replace(within.kernel.declared, program=program)
@@ -397,18 +398,21 @@ def test_a_program_that_never_calls_the_kernel_cannot_judge_it() -> None:
         alone.kernel.decide(alone.x)
 
 
-def test_a_win_that_the_whole_does_not_feel_is_kept_and_called_a_wash() -> None:
+@pytest.mark.parametrize(("others", "wash"), [(10_000_000, True), (1000, False)])
+def test_a_win_that_the_whole_does_not_feel_is_kept_and_called_a_wash(others, wash) -> None:
     alone = Deferred()
     kernel, x = alone.kernel, alone.x
 
     def program():
-        work(2000)
+        work(others)
         return kernel(x)[0, 0]
 
     kernel.declared = msgspec.structs.replace(kernel.declared, program=program)
-    evidence = kernel.decide(x).evidence
-    assert evidence.end_to_end.ratio > 0.9
-    assert evidence.end_to_end.wash == ("no gain end to end" in evidence.notes)
+    decision = kernel.decide(x)
+    assert decision.config == {"copy": False}
+    assert decision.evidence.end_to_end.wash is wash
+    assert decision.evidence.end_to_end.ratio == pytest.approx((1000 + others) / (1 + others), rel=0.02)
+    assert ("no gain end to end" in decision.evidence.notes) is wash
 
 
 PROGRAM = """
@@ -431,6 +435,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
+@pytest.mark.clock("the two programs differ about fivefold: neighbors may slow one of them down to a third of that")
 def test_a_command_can_be_the_whole_program(tmp_path) -> None:
     import subprocess
     import sys

@@ -5,22 +5,30 @@ import inspect
 import os
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
-from tunewright.fronts.memo import memo, persistent_memo
+from tunewright.fronts.memo import call, memo, persistent_memo, places
+from tunewright.stores import memory
 from tunewright.stores.memory import MemoryStore
 
 
-def test_of_many_threads_one_computes(remember) -> None:
+async def until(condition):
+    """Let others go on until it is so; the bound only ends a test that would hang."""
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def test_of_many_threads_one_computes(remember, joins, wait_until) -> None:
     calls = []
 
     @remember(version=1)
     def slow(x):
         calls.append(x)
-        time.sleep(0.1)
+        wait_until(lambda: len(joins) == 15, "the others waiting")
         return x
 
     with ThreadPoolExecutor(16) as threads:
@@ -29,13 +37,13 @@ def test_of_many_threads_one_computes(remember) -> None:
     assert slow.cache_info()[:2] == (15, 1)
 
 
-def test_of_many_tasks_one_computes(remember) -> None:
+def test_of_many_tasks_one_computes(remember, joins) -> None:
     calls = []
 
     @remember(version=1)
     async def slow(x, y=2):
         calls.append(x)
-        await asyncio.sleep(0.05)
+        await until(lambda: len(joins) == 3)
         return [x, y]
 
     async def main():
@@ -48,13 +56,13 @@ def test_of_many_tasks_one_computes(remember) -> None:
     assert slow.cache_info().misses == 2
 
 
-def test_tasks_of_several_loops_share_one_flight() -> None:
+def test_tasks_of_several_loops_share_one_flight(joins) -> None:
     calls = []
 
     @memo
     async def slow(x):
         calls.append(x)
-        await asyncio.sleep(0.1)
+        await until(lambda: len(joins) == 3)
         return x
 
     with ThreadPoolExecutor(4) as threads:
@@ -62,20 +70,20 @@ def test_tasks_of_several_loops_share_one_flight() -> None:
     assert calls == [1]
 
 
-def test_an_error_reaches_all_who_wait_and_is_never_kept(remember) -> None:
+def test_an_error_reaches_all_who_wait_and_is_never_kept(remember, joins, wait_until) -> None:
     calls, release = [], threading.Event()
 
     @remember(version=1)
     def fails(x):
         calls.append(x)
-        release.wait(5)
+        release.wait(120)
         if len(calls) == 1:
             raise ZeroDivisionError("once")
         return x
 
     with ThreadPoolExecutor(4) as threads:
         waiting = [threads.submit(fails, 1) for _ in range(4)]
-        time.sleep(0.1)
+        wait_until(lambda: len(joins) == 3, "the others waiting")
         release.set()
         errors = [flight.exception() for flight in waiting]
     assert [type(error) for error in errors] == [ZeroDivisionError] * 4
@@ -83,20 +91,20 @@ def test_an_error_reaches_all_who_wait_and_is_never_kept(remember) -> None:
     assert len(calls) == 2
 
 
-def test_a_task_that_is_cancelled_is_replaced_by_one_that_waits(remember) -> None:
+def test_a_task_that_is_cancelled_is_replaced_by_one_that_waits(remember, joins) -> None:
     calls = []
 
     @remember(version=1)
     async def slow(x):
         calls.append(x)
-        await asyncio.sleep(0.2)
+        await until(lambda: len(calls) > 1)  # the first would never end
         return x
 
     async def main():
         leader = asyncio.create_task(slow(1))
-        await asyncio.sleep(0.05)
+        await until(lambda: calls)
         others = [asyncio.create_task(slow(1)) for _ in range(3)]
-        await asyncio.sleep(0.05)
+        await until(lambda: len(joins) == 3)
         others[2].cancel()
         leader.cancel()
         return await asyncio.gather(leader, *others, return_exceptions=True)
@@ -114,15 +122,15 @@ def test_a_fork_during_a_flight_does_not_hang_the_child() -> None:
     @memo
     def slow(x):
         started.set()
-        release.wait(5)
+        release.wait(120)
         return x
 
     leader = threading.Thread(target=slow, args=(1,))
     leader.start()
-    started.wait(5)
+    assert started.wait(120)
     child = os.fork()
     if child == 0:
-        signal.alarm(5)
+        signal.alarm(120)
         release.set()
         os._exit(0 if slow(1) == 1 else 1)
     assert os.waitpid(child, 0)[1] == 0
@@ -164,14 +172,21 @@ def test_the_oldest_go_first_on_a_shelf() -> None:
     assert f.cache_info().misses == 11
 
 
-def test_results_expire(remember) -> None:
+def test_results_expire(remember, monkeypatch) -> None:
+    now = [100.0]
+    monkeypatch.setitem(call._USED, "now", lambda: now[0])
+    for module in (places, memory):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     f = remember(seconds=0.2)(lambda x: x)
     f(1), f(1)
     assert f.cache_info()[:2] == (1, 1)
-    time.sleep(0.3)
+    now[0] += 0.1
+    f(1)
+    assert f.cache_info()[:2] == (2, 1)
+    now[0] += 0.2
     assert f.cache_info().currsize == 0
     f(1)
-    assert f.cache_info()[:2] == (1, 2)
+    assert f.cache_info()[:2] == (2, 2)
 
 
 def test_clearing_forgets_results_and_counts(remember) -> None:
@@ -189,12 +204,12 @@ def test_what_is_being_computed_while_the_cache_is_cleared_is_not_kept() -> None
     @memo
     def slow(x):
         started.set()
-        release.wait(5)
+        release.wait(120)
         return x
 
     with ThreadPoolExecutor(1) as threads:
         flight = threads.submit(slow, 1)
-        started.wait(5)
+        assert started.wait(120)
         slow.cache_clear()
         release.set()
         assert flight.result() == 1

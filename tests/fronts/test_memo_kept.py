@@ -163,51 +163,67 @@ sys.path.insert(0, {here!r})
 from file_shelf import FileShelf
 from tunewright.fronts.memo import persistent_memo
 
-@persistent_memo(store=FileShelf(sys.argv[1]), lease=float(sys.argv[3]), version=1)
+shelf, calls, lease, awaits = sys.argv[1:]
+
+@persistent_memo(store=FileShelf(shelf), lease=float(lease), version=1)
 def slow(x):
-    with open(sys.argv[2], "a") as log:
+    with open(calls, "a") as log:
         log.write(f"{{os.getpid()}}\\n")
-    time.sleep(float(sys.argv[4]))
+    while awaits and not os.path.exists(awaits):
+        time.sleep(0.01)
     return [x, os.getpid()]
 
+print("asks", flush=True)
 print(slow(1), flush=True)
 """
+LONG = 600
+"""Seconds of a lease that does not end in a test."""
 
 
-def start(folder, lease, seconds):
+def start(folder, lease, awaits=""):
+    """A process that computes until a file is there; without one, it has the result at once."""
     command = [sys.executable, "-c", CHILD.format(here=HERE), str(folder / "shelf"), str(folder / "calls")]
-    return subprocess.Popen([*command, str(lease), str(seconds)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([*command, str(lease), str(awaits)], stdout=subprocess.PIPE, text=True)
 
 
-def wait_for(path) -> list[str]:
-    deadline = time.monotonic() + 30
-    while not path.exists() or not path.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return path.read_text().split()
+def leading(folder, lease, wait_until):
+    """A process that has begun to compute, and goes on until there is a file `go`."""
+    child, calls = start(folder, lease, folder / "go"), folder / "calls"
+    wait_until(lambda: calls.exists() and calls.read_text(), "a leader")
+    return child
 
 
-def test_of_many_processes_one_computes_however_long_it_takes(tmp_path) -> None:
+def test_of_many_processes_one_computes_and_all_have_its_result(tmp_path, wait_until) -> None:
     FileShelf(tmp_path / "shelf")
-    # It works for longer than its lease, which it renews.
-    children = [start(tmp_path, 0.6, 1.5) for _ in range(6)]
-    said = [child.communicate(timeout=60)[0] for child in children]
+    children = [leading(tmp_path, LONG, wait_until), *(start(tmp_path, LONG) for _ in range(5))]
+    assert [child.stdout.readline() for child in children] == ["asks\n"] * 6
+    (tmp_path / "go").touch()
+    said = [child.communicate(timeout=300)[0] for child in children]
     assert len(set(said)) == 1
     assert said[0]
     assert len((tmp_path / "calls").read_text().split()) == 1
 
 
-def test_a_killed_leader_is_replaced_when_its_lease_ends(tmp_path) -> None:
+@pytest.mark.clock("a lease of 1.5 s is renewed every 0.5 s; no renewal may come more than 1 s late")
+def test_one_computes_for_longer_than_its_lease_which_it_renews(tmp_path, wait_until) -> None:
     FileShelf(tmp_path / "shelf")
-    leader = start(tmp_path, 1, 60)
-    wait_for(tmp_path / "calls")
-    waiting = [start(tmp_path, 1, 0.2) for _ in range(3)]
-    time.sleep(0.5)
-    began = time.monotonic()
+    children = [leading(tmp_path, 1.5, wait_until), *(start(tmp_path, 1.5) for _ in range(2))]
+    assert [child.stdout.readline() for child in children] == ["asks\n"] * 3
+    time.sleep(3)
+    (tmp_path / "go").touch()
+    said = [child.communicate(timeout=300)[0] for child in children]
+    assert len(set(said)) == 1
+    assert len((tmp_path / "calls").read_text().split()) == 1
+
+
+def test_a_killed_leader_is_replaced_when_its_lease_ends(tmp_path, wait_until) -> None:
+    FileShelf(tmp_path / "shelf")
+    leader = leading(tmp_path, 1, wait_until)
+    waiting = [start(tmp_path, LONG) for _ in range(3)]
+    assert [child.stdout.readline() for child in waiting] == ["asks\n"] * 3
     os.kill(leader.pid, signal.SIGKILL)
     leader.communicate()
-    said = [child.communicate(timeout=60)[0] for child in waiting]
-    assert time.monotonic() - began < 20
+    said = [child.communicate(timeout=300)[0] for child in waiting]
     assert len(set(said)) == 1
     calls = (tmp_path / "calls").read_text().split()
     assert len(calls) == 2
@@ -229,14 +245,14 @@ def test_a_leader_that_fails_hands_over_at_once(tmp_path) -> None:
     assert fails(1) == 1
 
 
-@pytest.mark.slow
-def test_a_leader_that_was_stopped_and_comes_back_agrees_with_its_successor(tmp_path) -> None:
+def test_a_leader_that_was_stopped_and_comes_back_agrees_with_its_successor(tmp_path, wait_until) -> None:
     FileShelf(tmp_path / "shelf")
-    leader = start(tmp_path, 0.5, 1)
-    wait_for(tmp_path / "calls")
+    leader = leading(tmp_path, 0.5, wait_until)
+    assert leader.stdout.readline() == "asks\n"
     os.kill(leader.pid, signal.SIGSTOP)
-    other = start(tmp_path, 0.5, 0)
-    said = other.communicate(timeout=60)[0]
+    other = start(tmp_path, LONG)
+    said = other.communicate(timeout=300)[0]
+    (tmp_path / "go").touch()
     os.kill(leader.pid, signal.SIGCONT)
-    assert leader.communicate(timeout=60)[0] == said
+    assert f"asks\n{leader.communicate(timeout=300)[0]}" == said
     assert len((tmp_path / "calls").read_text().split()) == 2

@@ -6,7 +6,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -108,13 +107,14 @@ def test_what_is_stored_is_text_and_never_runs(store, tmp_path) -> None:
     assert not (tmp_path / "opened").exists()
 
 
-def test_threads_wait_for_one_that_computes(store) -> None:
+def test_threads_wait_for_one_that_computes(store, joins, wait_until) -> None:
     for decorate in (memo(version=1), persistent_memo(store=store, version=1)):
         calls = []
+        joins.clear()
 
         def slow(x):
             calls.append(x)  # noqa: B023 - called within this round
-            time.sleep(0.2)
+            wait_until(lambda: len(joins) == 7, "the others waiting")
             return x
 
         with ThreadPoolExecutor(8) as threads:

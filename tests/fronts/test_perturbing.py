@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from worked_time import work
 
 import tunewright as tw
 from tunewright.cases.inputs import Inputs
@@ -18,10 +19,7 @@ from tunewright.model.trial import Timing, Trial
 WAYS = tw.Space(tw.Knob("way", ["plain", "other"]))
 
 
-def work(units: float) -> None:
-    """Takes a time that depends on `units` alone."""
-    for _ in range(int(units)):
-        pass
+pytestmark = pytest.mark.usefixtures("by_work")
 
 
 def tuned(function, space=WAYS, **declared):

@@ -50,7 +50,7 @@ def declared(folder, session):
 
 def tunewright_command(*args, cwd, env):
     command = [sys.executable, "-m", "tunewright", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -90,7 +90,7 @@ def elsewhere(shipped, tmp_path):
 def run(folder, **settings):
     env = environ(folder, path="/nonexistent", **settings)
     return subprocess.run(
-        [sys.executable, "scale.py"], capture_output=True, text=True, cwd=folder, env=env, timeout=60, check=False
+        [sys.executable, "scale.py"], capture_output=True, text=True, cwd=folder, env=env, timeout=300, check=False
     )
 
 

@@ -303,7 +303,7 @@ def test_a_kernel_inside_a_kernel_tunes_nothing_while_it_is_tried() -> None:
     def outer(x: tw.In("N"), *, step):
         return inner(x) * 1.0
 
-    tuned = tw.tune(SPACE, session=tw.Session(run_seconds=10), reference=lambda x: x.sum())(outer)
+    tuned = tw.tune(SPACE, session=tw.Session(run_seconds=300), reference=lambda x: x.sum())(outer)
     assert tuned(np.ones(8)) == 8
     assert inner.session.counts["searches"] <= 1
 

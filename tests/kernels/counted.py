@@ -10,6 +10,7 @@ import numpy as np
 import tunewright as tw
 from tunewright.measure.attempt import Bench
 from tunewright.model.event import Tried
+from tunewright.sharing import flight
 
 MARKS = Path(os.environ.get("COUNTED_MARKS", os.devnull))
 
@@ -47,6 +48,7 @@ def acknowledge(event) -> None:
 
 
 if __name__ == "__main__":
+    flight.LEASE = 1.0  # whoever follows one that was killed need not wait long
     double.using(tw.Session(listeners=[acknowledge], strategy="exhaustive"))
     double(np.ones(8))
     sys.stdout.write(f"done {double.session.counts['measurements']}\n")

@@ -15,7 +15,7 @@ def stepped(*, step: int):
     if step == 66:
         os.abort()
     if step in (50, 99):
-        time.sleep(60 if step == 99 else 0.5)
+        time.sleep(600 if step == 99 else 0.5)
     return 1
 
 

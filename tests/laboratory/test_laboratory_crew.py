@@ -2,7 +2,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +88,7 @@ def test_a_folder_that_cannot_be_written_is_explained(tmp_path) -> None:
 
 
 SLOW = """
+import os
 import time
 from tunewright.strategies.random import RandomSearch
 
@@ -96,7 +96,8 @@ class Slow(RandomSearch):
     def ask(self, count):
         with open({log!r}, "a") as file:
             file.write(".")
-        time.sleep(0.01)
+        while os.path.exists({hold!r}) and os.path.exists({out!r}) and open({out!r}, "rb").read().count(b"\\n") >= 3:
+            time.sleep(0.01)
         return super().ask(count)
 """
 RUN = """
@@ -115,24 +116,21 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_run_goes_on_where_it_stopped(recorded, tmp_path) -> None:
-    origin, log, out = recorded(), tmp_path / "asked", tmp_path / "out" / "replays.jsonl"
-    (tmp_path / "slow.py").write_text(SLOW.format(log=str(log)))
+def test_a_killed_run_goes_on_where_it_stopped(recorded, tmp_path, wait_until) -> None:
+    """Its strategy goes no further once three runs are done, so that the kill finds some undone."""
+    origin, log, out, hold = recorded(), tmp_path / "asked", tmp_path / "out" / "replays.jsonl", tmp_path / "hold"
+    hold.touch()
+    (tmp_path / "slow.py").write_text(SLOW.format(log=str(log), hold=str(hold), out=str(out)))
     (tmp_path / "go.py").write_text(RUN)
     command = [sys.executable, "go.py", str(origin.path), f"{tmp_path}/slow.py:Slow", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
-    deadline = time.monotonic() + 60
-    while (
-        not (out.exists() and out.read_bytes().count(b"\n") >= 3)
-        and process.poll() is None
-        and time.monotonic() < deadline
-    ):
-        time.sleep(0.005)
+    wait_until(lambda: out.exists() and out.read_bytes().count(b"\n") >= 3, "three runs")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     done = out.read_bytes().count(b"\n")
     assert 3 <= done < 12
     log.write_text("")
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    hold.unlink()
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
     assert len(log.read_text()) == (12 - done) * 8  # every ask of the second run was for a run the first had not done
     assert sum(line.endswith(b"}") for line in out.read_bytes().splitlines()) == 12

@@ -28,8 +28,12 @@ def clock_of(call, threads=1):
     return timer.clock
 
 
-def test_one_thread_is_timed_by_its_cpu_several_by_the_wall() -> None:
+@pytest.mark.clock("a thread that only computes may give up its processor once in three launches of 3 ms, not twice")
+def test_one_thread_is_timed_by_its_cpu() -> None:
     assert clock_of(spin) == "thread"
+
+
+def test_several_threads_are_timed_by_the_wall() -> None:
     assert clock_of(spin, threads=2) == "wall"
 
 
@@ -51,11 +55,12 @@ def test_a_kernel_that_waits_for_half_its_time_is_not_half_free() -> None:
     assert visit() >= 0.009
 
 
+@pytest.mark.clock("one in three timers must see that a launch which sleeps for 1 us takes longer than it computes")
 def test_many_short_waits_are_seen_too() -> None:
     timers = [HostTimer(lambda: time.sleep(1e-6), 1) for _ in range(3)]
     for timer in timers:
         visitor(timer, None)
-    assert "wall" in {timer.clock for timer in timers}  # on a crowded machine a short wait may pass for a long one
+    assert "wall" in {timer.clock for timer in timers}
 
 
 def test_those_who_are_compared_are_timed_alike() -> None:
@@ -67,10 +72,11 @@ def test_those_who_are_compared_are_timed_alike() -> None:
 
 
 def test_putting_back_takes_its_time_too() -> None:
-    visit = visitor(HostTimer(lambda: spin(2e-5), 1), lambda: time.sleep(0.005))
-    began = time.perf_counter()
+    restored = []
+    visit = visitor(HostTimer(lambda: spin(2e-5), 1), lambda: restored.append(time.sleep(0.005)))
+    restored.clear()
     visit()
-    assert time.perf_counter() - began < 0.1
+    assert 1 <= len(restored) <= 3  # by the time of launches alone, 60 of them would make a visit
 
 
 def test_threads_in_hiding_count() -> None:
@@ -79,6 +85,7 @@ def test_threads_in_hiding_count() -> None:
     assert timer.clock != "thread"
 
 
+@pytest.mark.clock("beside the wait that is meant, a thread that computes may give up its processor once, not twice")
 def test_waiting_once_by_chance_does_not_change_the_clock() -> None:
     waits = iter([0.05])
 
@@ -136,6 +143,7 @@ def test_single_launches_come_after_other_work(regime, whole) -> None:
     assert timer.flushed == [whole] * len(timer.counts)
 
 
+@pytest.mark.clock("after a flush a megabyte takes over 10 % longer, in most of 15 pairs; neighbors share the cache")
 def test_what_lies_in_cache_is_slower_to_reach_after_a_flush() -> None:
     """Summing a megabyte: real memory, real caches."""
     data = np.ones(1 << 17)
@@ -156,9 +164,9 @@ def test_what_changes_its_arguments_is_restored_before_every_launch() -> None:
 
 
 def test_a_kernel_that_waits_does_not_take_for_ever() -> None:
-    began = time.perf_counter()
-    visitor(HostTimer(lambda: time.sleep(0.01), 1), None)()
-    assert time.perf_counter() - began < 1
+    calls = []
+    visitor(HostTimer(lambda: calls.append(time.sleep(0.01)), 1), None)()
+    assert len(calls) <= 6  # by its CPU time, it would take dozens to fill a sample
 
 
 def test_a_reading_that_is_no_number_is_taken_again_and_then_refused() -> None:

@@ -29,7 +29,7 @@ while time.monotonic() < end:
 
 
 @contextmanager
-def neighbours(count, seconds=6):
+def neighbours(count, seconds=60):
     """Other programs that want a processor each; they end by themselves if nobody ends them."""
     command = [sys.executable, "-c", SPIN, str(seconds)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
@@ -161,16 +161,18 @@ def test_conditions_travel_as_short_text() -> None:
     assert wire.encode(Conditions()) == b"{}"
 
 
+@pytest.mark.clock("the quickest of 30 looks takes less than 1 ms; 40 us were measured")
 def test_to_look_costs_next_to_nothing() -> None:
     costs = []
     for _ in range(30):
         began = time.perf_counter()
         quiet._read()
         costs.append(time.perf_counter() - began)
-    assert min(costs) < 1e-3  # measured: 40 us; large machines have longer files
+    assert min(costs) < 1e-3  # large machines have longer files
 
 
 @needs_proc
+@pytest.mark.clock("the share that others use is right within 0.15 of all processors over 0.7 s")
 def test_what_we_use_ourselves_is_not_the_others() -> None:
     numbers = np.ones(200_000)
 
@@ -188,6 +190,7 @@ def test_what_we_use_ourselves_is_not_the_others() -> None:
 
 
 @needs_proc
+@pytest.mark.clock("neighbors that want every processor for 1.5 s are seen to use more than 0.4 of them")
 def test_busy_neighbours_are_seen_and_complained_about() -> None:
     with neighbours(CORES):
         watch, until = Watch(), time.monotonic() + 1.5
@@ -203,15 +206,20 @@ def test_busy_neighbours_are_seen_and_complained_about() -> None:
 
 def test_the_floor_is_a_race_of_equals_that_tells_what_could_be_told() -> None:
     for clock in ("cpu", "wall"):
-        began = time.monotonic()
         race = floor(0.5, clock)
-        assert time.monotonic() - began < 5
         assert len(race.standings) == 2
         assert 0 < (race.resolution or 1.0) <= 1
         if len(race.ties) == 2:  # noise may win, rarely
             other = race.standings[1 - race.leader]
             assert other.low <= 1 <= other.high
             assert not race.settled
+
+
+def test_the_floor_takes_as_long_as_it_is_given(monkeypatch) -> None:
+    given = []
+    monkeypatch.setattr(quiet, "run", lambda visits, terms: given.append(terms))
+    floor(0.5)
+    assert [(terms.seconds, terms.margin) for terms in given] == [(0.5, 0.0)]
 
 
 def noisy(noise, rounds):

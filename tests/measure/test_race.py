@@ -1,6 +1,6 @@
 """Races on made-up clocks, where the truth is known."""
 
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +18,19 @@ from tunewright.testing.keys import KEY
 
 SEEDS = 40
 MANY = 500
+NOW = [0.0]
+"""Seconds by the made-up clock."""
+
+
+@pytest.fixture(autouse=True)
+def made_up_clock(monkeypatch):
+    """It goes on by what visits read and by what a race sleeps."""
+
+    def sleep(seconds):
+        NOW[0] += seconds
+
+    NOW[0] = 0.0
+    monkeypatch.setattr(race, "time", SimpleNamespace(monotonic=lambda: NOW[0], sleep=sleep))
 
 
 def ramp(t, rng):
@@ -51,6 +64,7 @@ def on_a_clock(truth, weather, rng, tick=0.0):
     def visit(seconds):
         clock[0] += 1
         read = seconds * weather(clock[0], rng) * np.exp(rng.normal(0, 0.01))
+        NOW[0] += read
         return max(tick, round(read / tick) * tick) if tick else read
 
     return [lambda seconds=seconds: visit(seconds) for seconds in truth]
@@ -163,7 +177,7 @@ def test_two_runs_over_the_same_samples_decide_the_same_bytes() -> None:
         decision = decide(problem, field, None, ([trial.config for trial in field], found))
         return wire.dump_decision(noted(decision, when="then"))
 
-    for seed in range(10):
+    for seed in range(4):
         assert decided(seed) == decided(seed)
 
 
@@ -274,14 +288,26 @@ def test_gross_losers_may_be_given_more_rounds() -> None:
 
 def test_close_ones_are_not_judged_before_the_span_is_over() -> None:
     rng = np.random.default_rng(0)
-    began = time.monotonic()
     found = race.run(on_a_clock([1e-3, 1.05e-3, 1.5e-3], quiet, rng), Terms(span=1.0))
-    assert time.monotonic() - began >= 1.0
+    assert NOW[0] >= 1.0
     assert found.standings[2].left == 4
     assert found.standings[1].left > 20
-    began = time.monotonic()
+    began = NOW[0]
     race.run(on_a_clock([1e-3, 1.5e-3], quiet, rng), Terms(span=5))
-    assert time.monotonic() - began < 1  # a clear winner need not wait
+    assert NOW[0] - began < 0.1  # a clear winner need not wait
+
+
+def test_it_ends_with_its_seconds_and_a_round_that_not_everyone_ran_is_left_out() -> None:
+    def visit():
+        NOW[0] += 1.0
+        return 1.0
+
+    found = race.run([visit] * 3, Terms(margin=1e-9, seconds=10.5))
+    assert NOW[0] == 11.0  # eleven visits, and no more after the time is over
+    assert [len(standing.samples) for standing in found.standings] == [3, 3, 3]
+    assert not found.settled
+    late = race.run([visit] * 3, Terms(seconds=0.5))
+    assert [len(standing.samples) for standing in late.standings] == [1, 1, 1]  # the first round is always run
 
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(4, 2.776), (10, 2.228), (30, 2.042)])

@@ -96,7 +96,7 @@ else:
                     assert len(pool._crew.of(Station)) == 2
 
         def test_what_hangs_or_crashes_costs_its_own_trial(self, pool, tmp_path) -> None:
-            trials = list(pool.run(stepped(tmp_path, run=2.0), entries(1, 99, 66, 2, 8)))
+            trials = list(pool.run(stepped(tmp_path, run=15.0), entries(1, 99, 66, 2, 8)))
             kinds = {trial.config["step"]: getattr(trial.outcome, "kind", None) for trial in trials}
             assert kinds == {1: None, 2: None, 8: None, 99: Kind.HUNG, 66: Kind.CRASHED}
 
@@ -123,6 +123,7 @@ else:
             assert all(trial.works for trial in trials)
             assert max(trial.figures.get("retries", 0) for trial in trials) == 1
 
+        @pytest.mark.clock("a station that works is heard within 4 s")
         def test_a_stopped_station_is_given_up_and_its_device_used_again(self, pool, attempt, monkeypatch) -> None:
             monkeypatch.setattr("tunewright.pools.ray.crew.SILENCE", 4.0)
             monkeypatch.setattr("tunewright.pools.ray.crew.EVERY", 0.5)
@@ -136,6 +137,7 @@ else:
             assert all(trial.works for trial in trials)
             assert sum(trial.figures.get("retries", 0) for trial in trials) <= 1
 
+    @pytest.mark.clock("within 20 s: Ray is asked for its machines once")
     def test_a_kind_that_no_machine_has_is_said_within_seconds(nodes, attempt) -> None:
         began = time.monotonic()
         with pytest.raises(PluginError, match="there are: large, small"):

@@ -27,13 +27,13 @@ class Running:
         """An HTTP client that sends such a token."""
         text = token if token is not None else self.token(*scopes, **limits)
         headers = {"authorization": f"Bearer {text}"} if text else {}
-        return httpx.Client(base_url=self.location, headers=headers, timeout=30, trust_env=False)
+        return httpx.Client(base_url=self.location, headers=headers, timeout=300, trust_env=False)
 
-    def at(self, token=None, query="?tries=1&timeout=20"):
+    def at(self, token=None, query="?tries=1&timeout=300"):
         """The location with a token in it."""
         return self.location.replace("://", f"://{token or self.token()}@") + query
 
-    def store(self, *scopes, query="?tries=1&timeout=20", **limits):
+    def store(self, *scopes, query="?tries=1&timeout=300", **limits):
         """The service as a store."""
         return HttpStore.at(self.at(self.token(*scopes, **limits), query))
 
@@ -45,7 +45,9 @@ def serve(tmp_path_factory):
 
     def start(*options, store="", scheme="http", folder=None):
         place = folder or tmp_path_factory.mktemp("service")
-        context = servers.service(place, *options, store=store, scheme=scheme)
+        # A body that a busy machine brings late is not one that is sent too slowly.
+        patience = () if "--patience" in options else ("--patience", "300")
+        context = servers.service(place, *patience, *options, store=store, scheme=scheme)
         server = context.__enter__()
         running.append(context)
         return Running(server, store or str(place / "store.sqlite"))
@@ -59,10 +61,12 @@ def serve(tmp_path_factory):
 def shared(serve):
     """One service for all tests that do not mind others' records."""
     os.environ.pop("TUNEWRIGHT_TOKEN", None)
-    return serve("--patience", "2")
+    return serve()
 
 
 @pytest.fixture
 def fresh(serve):
-    """A service with nothing in its store."""
-    return serve()
+    """A service with nothing in its store, in which what was read stays warm for as long as a test lasts."""
+    service = serve("--fresh", "3600")
+    yield service
+    service.server.kill()

@@ -16,7 +16,7 @@ def emptied(service):
     """A service whose SQLite file is made empty behind its back: starting one for each test takes seconds."""
     import sqlite3
 
-    with sqlite3.connect(service.place) as file:
+    with sqlite3.connect(service.place, timeout=120) as file:
         for table in ("decisions", "history", "problems", "trials", "wants", "leases"):
             file.execute(f"DELETE FROM {table}")
         file.execute("DELETE FROM entries WHERE shelf NOT LIKE 'service:%'")
@@ -50,7 +50,7 @@ def before_postgres(serve):
                     link.execute("TRUNCATE decisions, history, problems, trials, wants, leases")
                     link.execute("DELETE FROM entries WHERE shelf NOT LIKE 'service:%'")
 
-            yield serve("--fresh", "0", store=server.location), empty
+            yield serve("--fresh", "0", store=f"{server.location}?tunewright_timeout=120"), empty
 
 
 @pytest.mark.slow
@@ -68,7 +68,8 @@ def before_redis(serve, tmp_path_factory):
     """A service before Redis, and how to empty that."""
     redis = pytest.importorskip("redis")
     with servers.redis(tmp_path_factory.mktemp("redis")) as server:
-        service = serve("--fresh", "0", store=server.location)
+        patient = f"{server.location}?socket_timeout=120&socket_connect_timeout=120"
+        service = serve("--fresh", "0", store=patient)
         with redis.Redis.from_url(server.location) as raw:
             yield service, raw.flushall
 

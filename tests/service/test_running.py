@@ -67,12 +67,13 @@ def certificate(folder):
 def test_it_speaks_tls_and_a_client_trusts_only_whom_it_was_told_to(serve, tmp_path) -> None:
     cert, key = certificate(tmp_path)
     service = serve("--tls-cert", str(cert), "--tls-key", str(key), scheme="https")
-    store = service.store(query=f"?tries=1&ca={cert}")
+    store = service.store(query=f"?tries=1&timeout=300&ca={cert}")
     store.put(DECISION)
     assert store.get(KEY) == DECISION
     with pytest.raises(StoreError, match=r"(?i)certificate"):
-        service.store(query="?tries=1").get(KEY)
-    answer = httpx.get(f"{service.location}/v1/health", verify=ssl.create_default_context(cafile=cert), trust_env=False)
+        service.store(query="?tries=1&timeout=300").get(KEY)
+    trusting = ssl.create_default_context(cafile=cert)
+    answer = httpx.get(f"{service.location}/v1/health", verify=trusting, trust_env=False, timeout=300)
     assert "max-age" in answer.headers["strict-transport-security"]
 
 
@@ -104,7 +105,7 @@ def test_a_dump_of_a_running_postgresql_restores_the_same(serve) -> None:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         folder.chmod(0o755)  # the server is not run by root
         server = stack.enter_context(servers.postgres(folder / "server", fsync=False))
-        service = serve(store=server.location)
+        service = serve(store=f"{server.location}?tunewright_timeout=120")
         token = service.token()
         store = HttpStore.at(service.at(token))
         store.put(DECISION)
@@ -120,7 +121,7 @@ def test_a_dump_of_a_running_postgresql_restores_the_same(serve) -> None:
             done = subprocess.run([program, *words[1:]], capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
         store.put(other_decision(key=other_key(kernel="later")))
-        again = HttpStore.at(serve(store=other).at(token))
+        again = HttpStore.at(serve(store=f"{other}?tunewright_timeout=120").at(token))
         assert list(again.decisions()) == [DECISION]
         assert list(again.trials(KEY)) == [TIMED]
         assert again.fetch("races", ["a"]) == {"a": b"transcript"}
@@ -186,7 +187,7 @@ def test_a_store_that_cannot_be_opened_is_one_line_not_a_loop(tmp_path) -> None:
     broken = tmp_path / "broken.sqlite"
     broken.write_bytes(b"not a database" * 100)
     command = [sys.executable, "-m", "tunewright", "serve", "--open", "--store", str(broken), "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert "tunewright:" in done.stderr
     assert "Traceback" not in done.stderr

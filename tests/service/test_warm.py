@@ -1,6 +1,6 @@
 """What is kept warm: fresh, bounded, and never older than what was published here."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunewright.service.warm import NAME, Warm
@@ -47,6 +47,7 @@ def test_what_is_used_outlives_what_is_not_and_all_is_bounded() -> None:
     assert sum(warm.get(digest) is not None for digest in DIGESTS) < 40
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["begin", "end", "put", "read"]), st.integers(0, 3)), max_size=60))
 def test_a_reader_never_sees_less_than_the_last_publication_it_could_have(steps) -> None:
     """Against a model: the store's version of a digest, reads that began at some version, and what is served."""

@@ -1,21 +1,48 @@
 """Of many who miss one key, one works on it; whatever happens to that one, nobody hangs."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from tunewright.errors import StoreError
+from tunewright.sharing import flight, leases
 from tunewright.sharing.flight import Flight
+from tunewright.stores import memory
 from tunewright.stores.memory import MemoryStore
 
 
-def joined(store, made, result, *, patience=30.0, lease=1.0, seconds=0.2):
+class Clock:
+    """Seconds that pass while a waiter sleeps, and never else."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of flights and of the store in memory."""
+    clock = Clock()
+    for module in (flight, memory):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def joined(store, made, result, *, patience=3600.0, lease=None, meanwhile=lambda: None):
     """Join the flight of one name, as a process would."""
 
     def work():
-        time.sleep(seconds)
+        meanwhile()
         made.append(result)
         return store.keep("results", "one", result, replace=False)
 
@@ -24,46 +51,94 @@ def joined(store, made, result, *, patience=30.0, lease=1.0, seconds=0.2):
     )
 
 
-def test_one_works_and_all_get_what_it_made() -> None:
-    store, made = MemoryStore(), []
+class Refusing(MemoryStore):
+    """A store that counts those who were refused a lease."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: set[str] = set()
+        self.renewed = threading.Semaphore(0)
+
+    def claim(self, name: str, owner: str, seconds: float) -> bool:
+        renews = self._leases.get(name, ("", 0.0))[0] == owner
+        granted = super().claim(name, owner, seconds)
+        if not granted:
+            self.refused.add(owner)
+        elif renews:
+            self.renewed.release()
+        return granted
+
+
+def test_one_works_and_all_get_what_it_made(wait_until) -> None:
+    store, made = Refusing(), []
+
+    def all_wait() -> None:
+        wait_until(lambda: len(store.refused) == 7, "the other seven")
+
     with ThreadPoolExecutor(8) as threads:
-        got = set(threads.map(lambda i: joined(store, made, b"%d" % i), range(8)))
+        got = set(threads.map(lambda i: joined(store, made, b"%d" % i, lease=3600, meanwhile=all_wait), range(8)))
     assert len(made) == 1
     assert got == set(made)
 
 
-def test_a_leader_that_dies_is_replaced() -> None:
-    store, made = MemoryStore(), []
-    store.claim("one", "the dead", 0.4)
-    began = time.monotonic()
-    assert joined(store, made, b"second", seconds=0) == b"second"
-    assert 0.3 < time.monotonic() - began < 5
+def test_a_leader_that_dies_is_replaced_when_its_lease_ends(clock) -> None:
+    store, made, began = MemoryStore(), [], clock.now
+    store.claim("one", "the dead", 10)
+    assert joined(store, made, b"second") == b"second"
+    assert 10 <= clock.now - began < 10 + 1.3 * flight.LONGEST
 
 
-def test_a_leader_that_works_for_longer_than_its_lease_renews_it() -> None:
-    store, made = MemoryStore(), []
+def test_a_leader_that_works_for_longer_than_its_lease_renews_it(wait_until, monkeypatch) -> None:
+    store, made, now = Refusing(), [], [1000.0]
+    # To the store no time passes but by renewals: without them, the lease would have ended.
+    monkeypatch.setattr(memory, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def long_work() -> None:
+        wait_until(lambda: store.refused, "the other one")
+        for _ in range(6):
+            assert store.renewed.acquire(timeout=120), "it is not renewed"
+            now[0] += 0.2
+
     with ThreadPoolExecutor(2) as threads:
-        slow = threads.submit(joined, store, made, b"slow", lease=0.3, seconds=1.2)
-        time.sleep(0.1)
-        other = threads.submit(joined, store, made, b"quick", lease=0.3, seconds=0)
+        slow = threads.submit(joined, store, made, b"slow", lease=0.3, meanwhile=long_work)
+        wait_until(lambda: store._leases, "the first one")
+        other = threads.submit(joined, store, made, b"quick", lease=0.3)
         assert {slow.result(), other.result()} == {b"slow"}
     assert made == [b"slow"]
 
 
-def test_who_has_waited_long_enough_goes_on_without() -> None:
-    store, made = MemoryStore(), []
-    store.claim("one", "somebody", 60)
-    began = time.monotonic()
-    assert joined(store, made, b"mine", patience=0.3) is None
-    assert time.monotonic() - began < 3
+def test_a_lease_is_renewed_three_times_in_its_life(monkeypatch) -> None:
+    now, store, pulse = [1000.0], Refusing(), leases.Pulse()
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    lease = leases.Lease(store, "one", 9.0)
+    assert lease.claim()
+    pulse.hold(lease)
+    assert not store.renewed.acquire(blocking=False)
+    for later in (1003.0, 1006.0, 1009.0):
+        with pulse._changed:
+            assert pulse._due == {lease: later}
+            now[0] = later
+            pulse._changed.notify()
+        assert store.renewed.acquire(timeout=120)
+    with pulse._changed:
+        pulse.drop(lease)
+        pulse._changed.notify()
+
+
+def test_who_has_waited_long_enough_goes_on_without(clock) -> None:
+    store, made, began = MemoryStore(), [], clock.now
+    store.claim("one", "somebody", 3600)
+    assert joined(store, made, b"mine", patience=30) is None
+    assert 30 < clock.now - began < 30 + 1.3 * flight.LONGEST
     assert made == []
 
 
-def test_an_exception_of_the_leader_frees_the_next() -> None:
-    store = MemoryStore()
+def test_an_exception_of_the_leader_frees_the_next(clock) -> None:
+    store, began = MemoryStore(), clock.now
     with pytest.raises(ZeroDivisionError):
         Flight(store, "one", patience=9).join(lambda: 1 // 0, lambda: None)
-    assert joined(store, [], b"next", patience=0.2, seconds=0) == b"next"
+    assert joined(store, [], b"next") == b"next"
+    assert clock.now == began, "at once"
 
 
 class Down(MemoryStore):
@@ -74,12 +149,14 @@ class Down(MemoryStore):
 
 
 def test_a_store_that_grants_no_lease_makes_everybody_lead(caplog) -> None:
-    assert joined(Down(), [], b"mine", seconds=0) == b"mine"
+    assert joined(Down(), [], b"mine") == b"mine"
     assert "going on without" in caplog.text
     assert Flight(object(), "one", patience=1).join(lambda: 7, lambda: None) == 7
 
 
-def test_no_thread_is_left_behind() -> None:
-    joined(MemoryStore(), [], b"x", seconds=0, lease=0.3)
-    time.sleep(0.5)
-    assert not [thread for thread in threading.enumerate() if thread.name == "tunewright leases"]
+def test_no_thread_is_left_behind(wait_until) -> None:
+    joined(MemoryStore(), [], b"x", lease=0.3)
+    wait_until(
+        lambda: not [thread for thread in threading.enumerate() if thread.name == "tunewright leases"],
+        "the end of the thread that renews",
+    )

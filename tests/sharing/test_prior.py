@@ -114,15 +114,22 @@ def test_seeds_come_from_lists_files_and_functions(tmp_path) -> None:
         seeds_of([17], SPACE, {})
 
 
+class Simulated:
+    """A machine on which a config takes so long, give or take a thousandth."""
+
+    def __init__(self, seconds):
+        self._seconds, self._rng = seconds, np.random.default_rng(7)
+
+    def __call__(self, entry):
+        samples = self._seconds(**entry.config.plain()) * self._rng.uniform(0.999, 1.001, 5)
+        return Trial(entry.config, Timing(tuple(map(float, samples)), "cpu"))
+
+
 def test_a_search_says_how_much_may_remain_and_stops_early_by_default() -> None:
     space = Space(Knob("a", range(30)), Knob("b", range(30)))
     own = Session(store=MemoryStore(), pool="serial", trials=400)
-
-    @tune(space, session=own, default={"a": 0, "b": 0})
-    def work(*, a, b):
-        sum(range(2000 + 400 * (abs(a - 9) + abs(b - 20))))
-
-    decision = work.decide()
+    work = Simulated(lambda a, b: 1e-8 * (2000 + 400 * (abs(a - 9) + abs(b - 20))))
+    decision = own.resolve(Problem(KEY, space, Config(a=0, b=0)), work)
     assert decision.evidence.remains is not None
     assert 0 <= decision.evidence.remains < 0.5
     assert decision.evidence.trials < 400
@@ -131,8 +138,10 @@ def test_a_search_says_how_much_may_remain_and_stops_early_by_default() -> None:
 
 def test_a_second_shape_starts_from_its_neighbour() -> None:
     own = Session(store=MemoryStore(), pool="serial", trials=24)
-    first = kernel(own, name="work").decide()
-    second = kernel(own, name="work", regime="cold").decide()
+    work = Simulated(lambda tile: 1e-6 * (abs(tile - 20) + 1))
+    first = own.resolve(PROBLEM, work)
+    assert first.config != PROBLEM.default
+    second = own.resolve(Problem(other(mode={"regime": "cold"}), SPACE, Config(tile=1)), work)
     tried = [trial.config for trial in own.store.trials(second.key)]
-    assert tried[1] == first.config
+    assert tried[:2] == [PROBLEM.default, first.config]
     assert np.isfinite(second.evidence.seconds)

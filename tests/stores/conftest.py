@@ -1,7 +1,11 @@
 """Real servers for the tests of stores: one of each for all of them, with nothing in it for each."""
 
 import itertools
+import os
+import subprocess
+import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -57,4 +61,40 @@ def postgres_location(postgres_server):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Among tests that share few cores a slow server is not a dead one; who tests time-outs sets one."""
-    monkeypatch.setattr("tunewright.stores.postgres.target.SECONDS", 20.0)
+    monkeypatch.setattr("tunewright.stores.postgres.target.SECONDS", 120.0)
+    monkeypatch.setattr("tunewright.stores.redis.PATIENCE", 120.0)
+
+
+TOGETHER = """
+import os, sys
+{needs}
+for gate, given in zip(sys.argv[1].split(), sys.argv[2:], strict=True):
+    print("ready", flush=True)
+    os.read(int(gate), 1)
+    {work}
+"""
+
+
+@pytest.fixture
+def together():
+    """Run a line of Python in eight processes at once, on what is `given`: on one thing after another."""
+
+    def run(needs: str, work: str, *given: object) -> list[int]:
+        pipes = [os.pipe() for _ in given]
+        gates = [gate for gate, _ in pipes]
+        command = [sys.executable, "-c", TOGETHER.format(needs=needs, work=work), " ".join(map(str, gates))]
+        command += map(str, given)
+        with ExitStack() as stack:
+            processes = [
+                stack.enter_context(subprocess.Popen(command, pass_fds=gates, stdout=subprocess.PIPE, text=True))
+                for _ in range(8)
+            ]
+            for _, opened in pipes:
+                ready = [process.stdout.readline() for process in processes]
+                os.close(opened)  # which wakes all that read
+                assert ready == ["ready\n"] * 8
+            for gate in gates:
+                os.close(gate)
+            return [process.wait(300) for process in processes]
+
+    return run

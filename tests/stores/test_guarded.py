@@ -164,13 +164,13 @@ def test_one_call_probes_while_the_others_go_on() -> None:
 
     def slow() -> str:
         entered.set()
-        leave.wait(10)
+        leave.wait(120)
         return "back"
 
     answers = []
     probe = threading.Thread(target=lambda: answers.append(breaker.call(slow)))
     probe.start()
-    entered.wait(10)
+    assert entered.wait(120)
     with pytest.raises(StoreError, match="while one call probes it"):
         breaker.call(lambda: "me too")
     leave.set()

@@ -1,16 +1,18 @@
 """A remote that is slow, dead, or back again: nothing waits, nothing is lost."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from tunewright import Config
 from tunewright.errors import StoreError
 from tunewright.sharing.offers import Generations, Leases, Shelves, Upkeep, Wants
+from tunewright.stores import mirrored
 from tunewright.stores.guarded import Guarded
 from tunewright.stores.memory import MemoryStore
-from tunewright.stores.mirrored import UNSENT, Mirrored
-from tunewright.stores.redis import RedisStore
+from tunewright.stores.mirrored import CATCHING_UP_SECONDS, UNSENT, Mirrored
+from tunewright.stores.redis import PATIENCE, RedisStore
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
@@ -228,7 +230,22 @@ def test_a_real_remote_dies_in_between_and_nothing_is_lost(tmp_path) -> None:
         assert list(fresh.trials(KEY)) == [TIMED]
 
 
-def test_a_frozen_remote_costs_one_time_out_and_then_nothing(tmp_path) -> None:
+def test_a_frozen_remote_is_asked_once_and_then_left_alone(tmp_path, monkeypatch) -> None:
+    with servers.redis(tmp_path / "files") as server:
+        remote, asked = RedisStore.at(f"{server.location}?socket_timeout=0.3"), []
+        monkeypatch.setattr(remote, "get_many", lambda keys, get=remote.get_many: asked.append(keys) or get(keys))
+        local = MemoryStore()
+        local.put(DECISION)
+        server.freeze()
+        store = Mirrored(Guarded(remote, clock=lambda: 0.0), local)
+        for _ in range(20):
+            assert store.get(KEY) == DECISION
+        assert asked == [[KEY]]
+
+
+@pytest.mark.clock("0.5 s beyond the time-out of 1 s for the first call, 0.1 s for each later one")
+def test_a_frozen_remote_costs_one_time_out_and_then_nothing(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tunewright.stores.redis.PATIENCE", PATIENCE)
     with servers.redis(tmp_path / "files") as server:
         store = Mirrored(Guarded(RedisStore.at(server.location)), MemoryStore())
         store.put(DECISION)
@@ -253,9 +270,11 @@ def test_a_mirror_that_cannot_be_used_is_said_once(tmp_path, caplog) -> None:
 
 
 class Slow(MemoryStore):
-    """A remote that takes its time to keep something, once it is up."""
+    """A remote that takes its time to keep something, once it is up: 0.05 s of `now`."""
 
-    up = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.now = False, 0.0
 
     def get_many(self, keys):
         if not self.up:
@@ -265,20 +284,20 @@ class Slow(MemoryStore):
     def put(self, decision, *, replace=True):
         if not self.up:
             raise StoreError("down")
-        time.sleep(0.05)
+        self.now += 0.05
         return super().put(decision, replace=replace)
 
 
-def test_no_write_is_held_up_until_all_that_is_owed_is_sent(tmp_path) -> None:
+def test_no_write_is_held_up_until_all_that_is_owed_is_sent(tmp_path, monkeypatch) -> None:
     remote = Slow()
+    monkeypatch.setattr(mirrored, "time", SimpleNamespace(monotonic=lambda: remote.now))
     store = Mirrored(remote, SqliteStore(tmp_path / "mirror.sqlite"))
     owed = [other_decision(key=other_key(mode={"number": str(number)})) for number in range(40)]
     for decision in owed:
         store.put(decision)
     remote.up = True
-    began = time.monotonic()
     assert store.put(other_decision(key=owed[-1].key, config=Config(tile=1)), replace=False) == owed[-1]
-    assert time.monotonic() - began < 1.5
+    assert CATCHING_UP_SECONDS <= remote.now < CATCHING_UP_SECONDS + 0.2
     assert 1 < len(list(remote.decisions())) < 30
     for number in range(20):
         store.put(other_decision(key=other_key(mode={"later": str(number)})))

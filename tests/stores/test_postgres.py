@@ -1,11 +1,9 @@
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 
 import msgspec
 import psycopg
@@ -15,9 +13,10 @@ from tunewright import Config
 from tunewright.errors import StoreError
 from tunewright.sharing.records import Bounds, Want
 from tunewright.stores.postgres import PostgresStore
-from tunewright.stores.postgres.link import Link
+from tunewright.stores.postgres.link import Late, Link
 from tunewright.stores.postgres.pool import IDLE_SECONDS
 from tunewright.stores.postgres.schema import PARTS
+from tunewright.stores.postgres.server import Server
 from tunewright.stores.postgres.target import SECONDS
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
@@ -40,14 +39,44 @@ class TestPostgres(
         return PostgresStore(location)
 
 
-def refused(call, within: float = 4.0) -> str:
-    """What the StoreError says that `call` must raise in time."""
-    began = time.monotonic()
+def refused(call) -> str:
+    """What the StoreError says that `call` must raise."""
     with pytest.raises(StoreError) as said:
         call()
-    took = time.monotonic() - began
-    assert took < within, took
     return str(said.value)
+
+
+def took(call) -> float:
+    """Seconds until `call` raised its StoreError."""
+    began = time.monotonic()
+    refused(call)
+    return time.monotonic() - began
+
+
+class Clock:
+    """Seconds that pass while someone sleeps, and never else. What happens `meanwhile` is told how many there were."""
+
+    def __init__(self) -> None:
+        self.now = self.slept = 0.0
+        self.meanwhile = lambda slept: None
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept += seconds
+        self.meanwhile(self.slept)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock that connections are waited for and kept by."""
+    clock = Clock()
+    for module in ("link", "pool", "server"):
+        monkeypatch.setattr(f"tunewright.stores.postgres.{module}.monotonic", clock)
+    monkeypatch.setattr("tunewright.stores.postgres.server.sleep", clock.sleep)
+    return clock
 
 
 def run(location: str, sql: str, given=()) -> list:
@@ -59,7 +88,7 @@ def run(location: str, sql: str, given=()) -> list:
 @pytest.fixture(scope="module")
 def server(open_folder):
     """A server of our own, since we kill it; it need not survive a power cut, and is back the sooner."""
-    with servers.postgres(open_folder / "killed", fsync=False) as server:
+    with servers.postgres(open_folder / "killed", "max_connections=40", fsync=False) as server:
         yield server
 
 
@@ -95,13 +124,13 @@ def test_a_call_is_one_exchange_with_the_server_for_any_number_of_keys(location,
     assert len(store.get_many(keys)) == 100
 
 
-def test_a_killed_server_is_an_error_in_time_and_works_again_when_it_is_back(server, location) -> None:
+def test_a_killed_server_is_an_error_and_works_again_when_it_is_back(server, location) -> None:
     store = PostgresStore(location)
     store.put(DECISION)
     store.record(KEY, [TIMED])
     server.kill()
     for call in (lambda: store.get(KEY), lambda: store.put(DECISION), lambda: store.record(KEY, [TIMED])):
-        said = refused(call, within=1.0)
+        said = refused(call)
         assert location.partition("@")[2] in said
         assert "check that the server is up" in said
     server.start()
@@ -122,26 +151,54 @@ def test_a_restart_between_two_calls_is_not_noticed_and_nothing_is_done_twice(se
     assert list(store.trials(KEY)) == [TIMED]
 
 
-def test_a_server_that_is_stopped_is_an_error_in_time(server, location) -> None:
-    store, fresh = (PostgresStore(f"{location}?tunewright_timeout={seconds}") for seconds in (SECONDS, 0.5))
-    store.put(DECISION)
+@contextmanager
+def frozen(server):
     server.freeze()
     try:
-        assert "nothing came within 2 s" in refused(lambda: store.get(KEY), within=3.0)
-        assert "nothing came within 2 s" in refused(lambda: store.record(KEY, [TIMED] * 3000), within=3.0)
-        assert "nothing came within 0.5 s" in refused(lambda: fresh.get(KEY), within=1.5)
+        yield
     finally:
         server.thaw()
+
+
+def test_a_server_that_is_stopped_is_an_error_and_works_again_when_it_goes_on(server, location, monkeypatch) -> None:
+    store, fresh = PostgresStore(location), PostgresStore(location)
+    store.put(DECISION)
+    with frozen(server), monkeypatch.context() as hasty:
+        for asked in (store, fresh):
+            hasty.setattr(asked._server, "_seconds", 0.5)
+        assert "nothing came within 0.5 s" in refused(lambda: store.get(KEY))
+        assert "nothing came within 0.5 s" in refused(lambda: store.record(KEY, [TIMED] * 3000))
+        assert "nothing came within 0.5 s" in refused(lambda: fresh.get(KEY))
     assert store.get(KEY) == DECISION
     assert fresh.get(KEY) == DECISION
     assert len(list(store.trials(KEY))) in (0, 3000), "all of them, or none"
 
 
-def test_a_port_that_says_nothing_is_an_error_in_time() -> None:
+@pytest.mark.clock("1 s beyond the time-out; what is refused at once is said within 1 s")
+def test_a_server_that_is_stopped_silent_or_gone_is_an_error_in_time(server, location) -> None:
+    store, fresh = (PostgresStore(f"{location}?tunewright_timeout={seconds}") for seconds in (SECONDS, 0.5))
+    store.put(DECISION)
+    with frozen(server):
+        assert SECONDS == 2.0
+        assert took(lambda: store.get(KEY)) < 3.0
+        assert took(lambda: store.record(KEY, [TIMED] * 3000)) < 3.0
+        assert took(lambda: fresh.get(KEY)) < 1.5
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        there = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/tuning?tunewright_timeout=0.5"
+        assert took(lambda: PostgresStore(there).get(KEY)) < 1.5
+    server.kill()
+    try:
+        for call in (lambda: store.get(KEY), lambda: store.put(DECISION), lambda: store.record(KEY, [TIMED])):
+            assert took(call) < 1.0
+    finally:
+        server.start()
+
+
+def test_a_port_that_says_nothing_is_an_error() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         port = silent.getsockname()[1]
         store = PostgresStore(f"postgresql://me:opensesame@127.0.0.1:{port}/tuning?tunewright_timeout=0.5")
-        said = refused(lambda: store.get(KEY), within=1.5)
+        said = refused(lambda: store.get(KEY))
     assert f"127.0.0.1:{port}/tuning" in said
     assert "opensesame" not in said
 
@@ -160,22 +217,17 @@ def test_no_error_tells_the_password(location) -> None:
 
 def test_a_location_is_a_url_or_words_and_says_how_long_to_wait(location) -> None:
     host, port, database = location.partition("@")[2].replace("/", ":").split(":")
-    words = f"host={host} port={port} user=postgres dbname={database} tunewright_timeout=5"
+    words = f"host={host} port={port} user=postgres dbname={database} tunewright_timeout=120"
     for place in (location, location.replace("postgresql:", "postgres:"), f"postgres:{words}", f"postgresql:{words}"):
         assert PostgresStore.at(place).put(DECISION) == DECISION
     with pytest.raises(StoreError, match="number of seconds"):
         PostgresStore(location + "?tunewright_timeout=soon")
 
 
-def test_many_who_start_at_once_make_the_tables_once(location) -> None:
-    code = (
-        "import sys, time\nfrom tunewright.stores.postgres import PostgresStore\n"
-        "from tunewright.testing.keys import DECISION\n"
-        "time.sleep(max(0, float(sys.argv[2]) - time.time())); PostgresStore(sys.argv[1]).put(DECISION)"
-    )
-    command = [sys.executable, "-c", code, location + "?tunewright_timeout=20", str(time.time() + 3)]
-    processes = [subprocess.Popen(command) for _ in range(8)]
-    assert [process.wait(60) for process in processes] == [0] * 8
+def test_many_who_start_at_once_make_the_tables_once(location, together) -> None:
+    needs = "from tunewright.stores.postgres import PostgresStore\nfrom tunewright.testing.keys import DECISION"
+    place = location + "?tunewright_timeout=120"
+    assert together(needs, "PostgresStore(given).put(DECISION)", place) == [0] * 8
     assert run(location, "SELECT version FROM tunewright.migrations") == [(1,)]
     assert PostgresStore(location).history(KEY)[-1].number == 1
 
@@ -213,19 +265,37 @@ def test_a_store_whose_tables_were_dropped_is_made_anew(location) -> None:
     assert store.put(DECISION) == DECISION
 
 
-def test_who_finds_no_room_on_the_server_waits_for_it(location) -> None:
+def test_who_finds_no_room_on_the_server_waits_for_it(location, clock) -> None:
     PostgresStore(location).put(DECISION)
-    everyone = crowd(location)
-    try:
-        said = refused(lambda: PostgresStore(location + "?tunewright_timeout=0.5").get(KEY), within=1.5)
-        assert "max_connections" in said
-    finally:  # or no later test finds room
-        threading.Timer(0.3, lambda: [one.close() for one in everyone]).start()
-    assert PostgresStore(location).get(KEY) == DECISION
+    disconnected(location)
+    store = PostgresStore(location + "?tunewright_timeout=20")
+    with crowd(location) as leave:
+        assert "max_connections" in refused(lambda: store.get(KEY))
+        assert 15 < clock.slept < 20, "as long as it may"
+        clock.slept, clock.meanwhile = 0.0, lambda slept: leave() if slept > 5 else None
+        assert store.get(KEY) == DECISION
+        assert 5 < clock.slept < 20
 
 
-def test_threads_wait_for_the_few_connections_there_are(location) -> None:
-    run(location, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tunewright'")
+def test_who_gets_no_answer_to_its_last_knock_says_that_there_was_no_room(location, monkeypatch) -> None:
+    disconnected(location)
+    store, connected_at_once = PostgresStore(location), Server._connected_at_once
+
+    def late(self, until):
+        if knocks.pop():
+            raise Late("no connection in time")
+        return connected_at_once(self, until)
+
+    knocks = [True, False, False]
+    monkeypatch.setattr(Server, "_connected_at_once", late)
+    with crowd(location):
+        assert "max_connections" in refused(lambda: store.get(KEY))
+    assert knocks == []
+
+
+def test_threads_wait_for_the_few_connections_there_are(location, monkeypatch) -> None:
+    disconnected(location)
+    monkeypatch.setattr("tunewright.stores.postgres.pool.IDLE_SECONDS", 3600.0)
     store = PostgresStore(location)
     store.put(DECISION)
     with ThreadPoolExecutor(24) as threads:
@@ -294,78 +364,127 @@ def test_trimming_goes_on_while_others_write(location) -> None:
     store = PostgresStore(location)
     for _ in range(4):
         store.record(KEY, [TIMED] * 800)
-    time.sleep(0.2)
+    run(location, "UPDATE tunewright.trials SET at = at - 3600")
     before = store.stats()
     with ThreadPoolExecutor(2) as threads:
         writing = [threads.submit(store.record, other_key(kernel="conv"), [FAILED]) for _ in range(20)]
-        gone = store.trim(Bounds(age=0.1))
+        gone = store.trim(Bounds(age=1800))
         assert all(write.result() is None for write in writing)
-    assert gone.trials >= 3200
-    assert gone.bytes >= before.bytes
-    assert sum(1 for _ in store.trials(other_key(kernel="conv"))) + gone.trials == 3220
+    assert (gone.trials, gone.bytes) == (3200, before.bytes)
+    assert sum(1 for _ in store.trials(other_key(kernel="conv"))) == 20
 
 
-def connected(location: str, count: int, seconds: float = 1.0) -> bool:
-    """Whether there are so many connections of ours, or will be in a moment: a server takes note of an end in time."""
-    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tunewright'"
-    deadline = time.monotonic() + seconds
-    while run(location, asked) != [(count,)]:
-        if time.monotonic() > deadline:
-            return False
+def connections(location: str) -> list[int]:
+    """The processes of the server that serve us."""
+    rows = run(location, "SELECT pid FROM pg_stat_activity WHERE application_name = 'tunewright' ORDER BY pid")
+    return [pid for (pid,) in rows]
+
+
+def settled(condition) -> None:
+    """Wait until the server has taken note of something; a test that would hang is ended."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.02)
-    return True
 
 
-def crowd(location: str) -> list[psycopg.Connection]:
-    """Every connection that the server has; those that it is still closing become free a moment later."""
+@contextmanager
+def crowd(location: str):
+    """Take every connection that the server has; how to give them all back, and wait until there is room."""
     everyone: list[psycopg.Connection] = []
+
+    def leave() -> None:
+        while everyone:
+            everyone.pop().close()
+        settled(lambda: room(location))
+
     refusals = 0
-    while refusals < 20:
-        try:
-            everyone.append(psycopg.connect(location))
-            refusals = 0
-        except psycopg.OperationalError as error:
-            assert "already" in str(error)  # noqa: PT017 - how often it is refused is not known before
-            refusals += 1
-            time.sleep(0.03)
-    return everyone
+    try:
+        while refusals < 20:  # those that it is still closing become free a moment later
+            try:
+                everyone.append(psycopg.connect(location))
+                refusals = 0
+            except psycopg.OperationalError as error:
+                assert "already" in str(error)  # noqa: PT017 - how often it is refused is not known before
+                refusals += 1
+                time.sleep(0.03)
+        yield leave
+    finally:  # or no later test finds room
+        leave()
+
+
+def room(location: str) -> bool:
+    """Whether the server takes a few more connections."""
+    try:
+        with ExitStack() as stack:
+            return all(stack.enter_context(psycopg.connect(location)) for _ in range(5))
+    except psycopg.OperationalError:
+        return False
 
 
 def disconnected(location: str) -> None:
-    """End what earlier tests left."""
-    run(location, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tunewright'")
-    assert connected(location, 0, seconds=5)
+    """End what earlier tests left, and wait until nobody but ourselves is connected."""
+    others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    run(location, f"SELECT pg_terminate_backend(pid) {others}")
+    settled(lambda: run(location, f"SELECT count(*) {others}") == [(0,)])
 
 
-def test_a_connection_that_idles_is_given_back(location) -> None:
+class Beats:
+    """Sleeps that end one by one, when they are told to."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._begun = self._ended = 0
+
+    def sleep(self, seconds: float) -> None:
+        with self._changed:
+            self._begun += 1
+            mine = self._begun
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._ended >= mine, 300)
+
+    def one(self, last: bool = False) -> None:
+        """End a sleep, and wait for the next to begin, unless there is none."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._begun > self._ended, 300)
+            self._ended += 1
+            self._changed.notify_all()
+            assert last or self._changed.wait_for(lambda: self._begun > self._ended, 300)
+
+
+def test_a_connection_that_idles_is_given_back(location, clock, monkeypatch) -> None:
+    beats = Beats()
     disconnected(location)
+    monkeypatch.setattr("tunewright.stores.postgres.pool.sleep", beats.sleep)
     store = PostgresStore(location)
     store.put(DECISION)
-    assert connected(location, 1, seconds=0)
-    assert connected(location, 0, seconds=5 * IDLE_SECONDS)
+    clock.now += 0.9 * IDLE_SECONDS
+    beats.one()
+    assert len(connections(location)) == 1
+    clock.now += 0.2 * IDLE_SECONDS
+    beats.one(last=True)
+    settled(lambda: connections(location) == [])
     assert store.get(KEY) == DECISION
-    for _ in range(8):
-        time.sleep(IDLE_SECONDS / 8)
+    there = connections(location)
+    assert len(there) == 1
+    for _ in range(16):
+        clock.now += IDLE_SECONDS / 4
+        beats.one()
         assert store.get(KEY) == DECISION
-    ((age,),) = run(
-        location,
-        "SELECT extract(epoch FROM now() - backend_start) FROM pg_stat_activity WHERE application_name = 'tunewright'",
-    )
-    assert age > IDLE_SECONDS, "who asks all the time stays connected"
+    assert connections(location) == there, "who asks all the time stays connected"
+    clock.now += 2 * IDLE_SECONDS
+    beats.one(last=True)
 
 
-def test_who_needs_many_keys_waits_longer_for_room_than_a_launch_and_gives_its_place_back(
-    location, monkeypatch
-) -> None:
+def test_who_needs_many_keys_waits_longer_for_room_than_a_launch_and_gives_its_place_back(location, clock) -> None:
     keys = [other_key(mode={"size": str(i)}) for i in range(20)]
     PostgresStore(location).put(other_decision(key=keys[0]))
     disconnected(location)
-    monkeypatch.setattr("tunewright.stores.postgres.pool.IDLE_SECONDS", 60.0)
-    everyone = crowd(location)
-    store = PostgresStore(location + "?tunewright_timeout=1")
-    try:
-        assert "max_connections" in refused(lambda: store.get_many(keys[:2]), within=2.0)
-    finally:
-        threading.Timer(2.0, lambda: [one.close() for one in everyone]).start()
-    assert set(store.get_many(keys)) == {keys[0]}
-    assert connected(location, 0, seconds=5.0), "others may still wait"
+    store = PostgresStore(location + "?tunewright_timeout=20")
+    with crowd(location) as leave:
+        assert "max_connections" in refused(lambda: store.get_many(keys[:2]))
+        assert clock.slept < 20
+        clock.slept, clock.meanwhile = 0.0, lambda slept: leave() if slept > 25 else None
+        assert set(store.get_many(keys)) == {keys[0]}
+        assert clock.slept > 25
+    settled(lambda: connections(location) == [])  # the clock stands: it is not for idling that it is given back

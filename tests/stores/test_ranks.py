@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -14,7 +15,7 @@ from tunewright import Config, Knob, Session, Space
 from tunewright.errors import StoreError
 from tunewright.model.decision import Problem, Tier
 from tunewright.model.trial import Timing, Trial
-from tunewright.sharing import wire
+from tunewright.sharing import flight, wire
 from tunewright.stores.agreed import Agreed
 from tunewright.stores.memory import MemoryStore
 from tunewright.testing.keys import DECISION, KEY, other_decision
@@ -92,91 +93,110 @@ def _sized(key, size):
     return key.signature.__class__(key.signature.args, {**key.signature.dims, "M": size})
 
 
-def test_a_host_that_is_gone_is_a_store_error_within_the_time_out() -> None:
+@pytest.fixture
+def gone():
+    """The store of ranks whose host is no more."""
     from tunewright.stores.ranks import RankStore
 
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_host, args=(theirs,))
-    process.start()
-    store = RankStore(distributed.TCPStore("127.0.0.1", ours.recv(), None, False, wait_for_workers=False), seconds=2)
+    host = distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    store = RankStore(distributed.TCPStore("127.0.0.1", host.port, None, False, wait_for_workers=False), seconds=120)
     store.put(DECISION)
-    process.kill()
-    process.join()
+    del host
+    return store
+
+
+def test_a_host_that_is_gone_is_a_store_error(gone) -> None:
+    with pytest.raises(StoreError, match="does not answer"):
+        gone.get(KEY)
+    assert Agreed(gone, MemoryStore()).put(DECISION) == DECISION, "kept at home"
+
+
+@pytest.mark.clock("within 10 s, of a time-out of 120 s")
+def test_a_host_that_is_gone_is_noticed_before_the_time_out(gone) -> None:
     began = time.monotonic()
     with pytest.raises(StoreError, match="does not answer"):
-        store.get(KEY)
+        gone.get(KEY)
     assert time.monotonic() - began < 10
-    assert Agreed(store, MemoryStore()).put(DECISION) == DECISION, "kept at home"
-
-
-def _host(pipe) -> None:
-    store = distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
-    pipe.send(store.port)
-    signal.pause()
 
 
 class Noisy:
-    """Near ties under noise that differs from rank to rank: alone, ranks would choose differently."""
+    """Near ties under noise that differs from rank to rank: alone, ranks would choose differently.
 
-    def __init__(self, seed: int, seconds: float) -> None:
-        self._rng, self._seconds = random.Random(seed), seconds
+    The first whose count of measurements reaches `last` says who it is in `mark`, and waits to be killed.
+    """
+
+    def __init__(self, seed: int, mark: str, last: int) -> None:
+        self._rng, self._mark, self._left = random.Random(seed), mark, last
 
     def __call__(self, entry):
-        time.sleep(self._seconds)
+        self._left -= 1
+        if self._left == 0:
+            with suppress(FileExistsError), open(self._mark, "x") as out:
+                out.write(f"{os.getpid()}\n")
+                out.flush()
+                signal.pause()
         samples = tuple(1e-3 * (1 + 0.001 * entry.config["tile"] % 3) * self._rng.uniform(0.95, 1.05) for _ in range(5))
         return Trial(entry.config, Timing(samples, "cpu"))
 
 
-def _rank(number: int, port: int, folder: str, pause: float) -> None:
+def _rank(number: int, port: int, folder: str, last: int) -> None:
+    from tunewright.stores import ranks
+
+    flight.LEASE = 3600.0  # a leader that a busy machine holds up is not dead
+    ranks.SECONDS = 300.0
     store = distributed.TCPStore("127.0.0.1", port, None, False, wait_for_workers=False)
     distributed.init_process_group("gloo", store=store, rank=number, world_size=RANKS)
     session = Session(cache=folder, store="torch:", pool="serial", trials=12)
-    problem = Problem(KEY, SPACE, Config(tile=0))
-
-    def told(event) -> None:
-        if session.counts["measurements"] == 1:
-            with open(f"{folder}/leader", "a") as out:
-                out.write(f"{number} {os.getpid()}\n")
-
-    session.listeners.append(told)
-    decision = session.resolve(problem, Noisy(number, pause))
+    decision = session.resolve(Problem(KEY, SPACE, Config(tile=0)), Noisy(number, f"{folder}/../leader", last))
     with open(f"{folder}/{number}.json", "w") as out:
         json.dump([wire.dump_decision(decision).decode(), session.counts["searches"]], out)
 
 
-def _run(server, tmp_path, *, kill: bool) -> list[list]:
+def _lease_ends(server) -> None:
+    """As if it had not been renewed for as long as it lasts."""
+    (place,) = [name for name in server.list_keys() if name.endswith(f"tunewright/lease tune {KEY.digest}")]
+    held = server.get(place).decode()
+    owner, _, turn = held.split("\n")
+    ended = f"{owner}\n0\n{int(turn) + 1}"
+    assert server.compare_set(place, held, ended).decode() == ended
+
+
+def _run(server, tmp_path, wait_until, last: int = 0) -> list[list]:
     context = multiprocessing.get_context("spawn")
     folders = [tmp_path / str(i) for i in range(RANKS)]
     for folder in folders:
         folder.mkdir()
-    pause = 0.1 if kill else 0.01
-    ranks = [context.Process(target=_rank, args=(i, server.port, str(folders[i]), pause)) for i in range(RANKS)]
+    ranks = [context.Process(target=_rank, args=(i, server.port, str(folders[i]), last)) for i in range(RANKS)]
     for rank in ranks:
         rank.start()
-    if kill:
-        deadline = time.monotonic() + 60
-        while not (marks := list(tmp_path.glob("*/leader"))) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(random.uniform(0, 0.5))
-        os.kill(int(marks[0].read_text().split()[1]), signal.SIGKILL)
-    for rank in ranks:
-        rank.join(90)
-        assert rank.exitcode is not None, "a rank hangs"
+    try:
+        if last:
+            mark = tmp_path / "leader"
+            wait_until(lambda: mark.exists() and mark.read_text(), "the measurement that ends it", seconds=600)
+            os.kill(int(mark.read_text()), signal.SIGKILL)
+            _lease_ends(server)
+        for rank in ranks:
+            rank.join(600)
+            assert rank.exitcode is not None, "a rank hangs"
+    finally:
+        for rank in ranks:
+            rank.kill()
     return [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*/*.json"))]
 
 
 @pytest.mark.slow
-def test_eight_gloo_ranks_without_a_shared_store_decide_the_same_bytes_and_one_of_them_tunes(server, tmp_path) -> None:
-    found = _run(server, tmp_path, kill=False)
+def test_eight_gloo_ranks_without_a_shared_store_decide_the_same_bytes_and_one_of_them_tunes(
+    server, tmp_path, wait_until
+) -> None:
+    found = _run(server, tmp_path, wait_until)
     assert len(found) == RANKS
     assert len({body for body, _ in found}) == 1
     assert sum(searches for _, searches in found) == 1
 
 
 @pytest.mark.slow
-def test_a_tuning_rank_that_is_killed_is_replaced_and_the_others_agree(server, tmp_path) -> None:
-    found = _run(server, tmp_path, kill=True)
+def test_a_tuning_rank_that_is_killed_is_replaced_and_the_others_agree(server, tmp_path, wait_until) -> None:
+    found = _run(server, tmp_path, wait_until, last=5)
     assert len(found) == RANKS - 1
     assert len({body for body, _ in found}) == 1
     assert sum(searches for _, searches in found) == 1

@@ -145,20 +145,8 @@ def test_threads_share_a_store(tmp_path) -> None:
     assert sum(1 for _ in store.trials(KEY)) == 16
 
 
-def test_many_open_a_fresh_file_at_once(tmp_path) -> None:
-    import subprocess
-    import sys
-
-    code = (
-        "import sys, time\nfrom tunewright.stores.sqlite import SqliteStore\n"
-        "from tunewright.testing.keys import DECISION\n"
-        "time.sleep(max(0, float(sys.argv[2]) - time.time())); SqliteStore(sys.argv[1]).put(DECISION)"
-    )
-    import time
-
-    for turn in range(3):
-        start = str(time.time() + 1.5)
-        processes = [
-            subprocess.Popen([sys.executable, "-c", code, str(tmp_path / f"{turn}.sqlite"), start]) for _ in range(8)
-        ]
-        assert [process.wait(60) for process in processes] == [0] * 8
+def test_many_open_a_fresh_file_at_once(tmp_path, together) -> None:
+    needs = "from tunewright.stores.sqlite import SqliteStore\nfrom tunewright.testing.keys import DECISION"
+    paths = [tmp_path / f"{turn}.sqlite" for turn in range(3)]
+    assert together(needs, "SqliteStore(given).put(DECISION)", *paths) == [0] * 8
+    assert [len(SqliteStore(path).history(KEY)) for path in paths] == [1, 1, 1]

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,17 @@ def folder():
         yield Path(name)
 
 
-def asked_redis(location: str, seconds: float = 1.0) -> bool:
+def asked_redis(location: str, seconds: int = 120) -> bool:
     import redis
 
     with redis.Redis.from_url(location, socket_timeout=seconds, retry=None) as raw:
         return raw.ping()
 
 
-def asked_postgres(location: str, seconds: float = 2.0) -> bool:
+def asked_postgres(location: str, seconds: int = 120) -> bool:
     import psycopg
 
-    with psycopg.connect(location, connect_timeout=int(seconds)) as raw:
+    with psycopg.connect(location, connect_timeout=seconds) as raw:
         return raw.execute("SELECT true").fetchone()[0]
 
 
@@ -37,20 +36,18 @@ def test_a_server_dies_freezes_comes_back_and_is_gone_in_the_end(folder, make, a
     import psycopg
     import redis
 
-    down = (redis.RedisError, psycopg.Error)
+    down = (redis.ConnectionError, psycopg.OperationalError)
     with make(folder / "files") as server:
         assert ask(server.location)
         server.kill()
         assert server.pids == []
-        with pytest.raises(down):
+        with pytest.raises(down, match="refused"):
             ask(server.location)
         server.start()
         assert ask(server.location)
         server.freeze()
-        began = time.monotonic()
-        with pytest.raises(down):
-            ask(server.location)
-        assert time.monotonic() - began > 0.9, "it accepts, and does not answer"
+        with pytest.raises((redis.TimeoutError, psycopg.errors.ConnectionTimeout)):  # it accepts, and does not answer
+            ask(server.location, 2)
         server.thaw()
         assert ask(server.location)
         server.freeze()
@@ -86,18 +83,15 @@ def test_a_server_that_cannot_start_says_why(folder) -> None:
         pass
 
 
-def test_no_server_outlives_a_test_run_that_is_killed(folder) -> None:
+def test_no_server_outlives_a_test_run_that_is_killed(folder, wait_until) -> None:
     code = (
         "import sys, time, pathlib\nfrom tunewright.testing import servers\n"
         "with servers.redis(pathlib.Path(sys.argv[1], 'redis')) as one, "
         "servers.postgres(pathlib.Path(sys.argv[1], 'postgres')) as two:\n"
-        "    print(*one.pids, *two.pids, flush=True)\n    time.sleep(60)"
+        "    print(*one.pids, *two.pids, flush=True)\n    time.sleep(3600)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True) as run:
         pids = [int(pid) for pid in run.stdout.readline().split()]
         assert len(pids) > 2
         run.kill()
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}/exe").exists() for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids), "the end of all servers")

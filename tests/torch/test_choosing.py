@@ -284,9 +284,9 @@ def test_padding_is_decided_once_and_the_graph_computes_the_same(session, caught
 def test_padding_is_raced_and_remembered(session):
     model = mlp(33, 65, 17)
     product = ((5, 33), model[0].weight, model[0].bias)
-    first = padding.decided(product, Deciding(session, Overrides(), "3,20s"))
+    first = padding.decided(product, Deciding(session, Overrides(), "3,600s"))
     measured = session.counts["measurements"]
-    again = padding.decided(product, Deciding(session, Overrides(), "3,20s"))
+    again = padding.decided(product, Deciding(session, Overrides(), "3,600s"))
     assert measured > 1
     assert session.counts["measurements"] == measured
     assert again.config == first.config

@@ -42,6 +42,7 @@ def test_what_is_planted_is_found_at_its_line_and_nothing_else_is(name, patient)
     assert {one.cause for one in seen.symptoms} - {Cause.SMALL} <= {cause for _, cause in planted(name)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_the_advice_applied_removes_the_cause(name, patient):
     seen = look(patient(name), "healed", backend="eager")
@@ -61,7 +62,14 @@ def test_what_only_inductor_shows_is_found_and_its_advice_removes_it(name, patie
     assert not {cause for _, cause in planted(name)} & {one.cause for one in after.symptoms}, list(told(after))
 
 
-@pytest.mark.parametrize("make", healthy.EVERYONE, ids=lambda make: make.__name__)
+FIRST = healthy.EVERYONE[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [FIRST, *(pytest.param(make, marks=pytest.mark.slow) for make in healthy.EVERYONE if make is not FIRST)],
+    ids=lambda make: make.__name__,
+)
 def test_the_healthy_are_left_alone(make):
     seen = examine_made(make(), Place(healthy.__file__), {"backend": "eager"})
     assert seen.healthy, list(told(seen))

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -66,25 +65,21 @@ def test_what_was_built_here_is_launched_elsewhere_without_a_compile(cache, tmp_
 
 
 def test_a_compiler_that_takes_too_long_is_ended_and_its_config_dropped(cache):
-    started = time.monotonic()
     found = told(f"{FILE}:tuned", "--targets", "sm_80", "--signature", kernels.PRODUCT, "--no-model",
                  "--deadline", "0.1", status=1)  # fmt: skip
     assert {row["by"] for row in found["rows"]} == {"hung"}
     assert "did not end within 0.1 s" in found["rows"][0]["reasons"][0]
-    assert time.monotonic() - started < 60
     assert not list(Shelf(cache).labels())
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_keeps_what_is_done(cache, tmp_path):
+def test_an_interrupted_run_keeps_what_is_done(cache, tmp_path, wait_until):
     words = [f"{FILE}:added", "--targets", "sm_80,sm_90,sm_100,gfx942", "--jobs", "1"]
     child = subprocess.Popen([sys.executable, "-m", "tunewright", "triton", "prebuild", *words],
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # fmt: skip
-    until = time.monotonic() + 120
-    while not list(cache.glob("artifacts/??/*.json")) and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: list(cache.glob("artifacts/??/*.json")), "the first artifact", seconds=300)
     child.send_signal(signal.SIGINT)
-    said, _ = child.communicate(timeout=60)
+    said, _ = child.communicate(timeout=300)
     assert child.returncode == 130
     assert "stopped; what is done is kept" in said
     done = len(list(Shelf(cache).labels()))

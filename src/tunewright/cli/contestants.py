@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -93,23 +94,23 @@ class Command:
     def __call__(self) -> float:
         """Run it once."""
         with tempfile.TemporaryFile() as said:
-            began = time.perf_counter()
+            process, began = None, time.perf_counter()
             try:
-                # A session of its own: the terminal's Ctrl-C is for us, and we end whatever the command has started.
-                process = subprocess.Popen(
-                    self.words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=said,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise self._unknown(str(error.strerror)) from error
-            try:
+                with _uninterrupted():
+                    # A session of its own: the terminal's Ctrl-C is for us, and we end whatever the command started.
+                    process = subprocess.Popen(
+                        self.words,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=said,
+                        start_new_session=True,
+                    )
                 status = process.wait()
                 took = time.perf_counter() - began
+            except OSError as error:
+                raise self._unknown(str(error.strerror)) from error
             finally:
-                if process.poll() is None:
+                if process is not None and process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
             if status:
@@ -123,6 +124,23 @@ class Command:
         last = f": {lines[-1]}" if lines else ""
         wrapped = f"sh -c {shlex.quote(f'{self.typed} || true')}"
         return f"{self.typed!r} {how}{last}. Run it by itself to see more; if it may fail, race: {wrapped}"
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C meanwhile takes effect afterwards: a process whose start it broke off would be known to nobody."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 class Function:

@@ -31,8 +31,9 @@ class Flight:
     both cut off; the store settles that, since the first published decision stands.
     """
 
-    def __init__(self, leases: object, name: str, *, patience: float, lease: float = LEASE) -> None:
-        self._lease = Lease(leases, name, lease) if isinstance(leases, Leases) else None
+    def __init__(self, leases: object, name: str, *, patience: float, lease: float | None = None) -> None:
+        seconds = LEASE if lease is None else lease
+        self._lease = Lease(leases, name, seconds) if isinstance(leases, Leases) else None
         self._name, self._patience = name, patience
 
     def join(self, work: Callable[[], T], published: Callable[[], T | None]) -> T | None:

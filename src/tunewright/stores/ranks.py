@@ -47,7 +47,7 @@ class RankStore:
 
         if not distributed.is_available() or not distributed.is_initialized():
             raise StoreError(f"{location} needs torch.distributed: call init_process_group first")
-        return cls(_get_default_store())
+        return cls(_get_default_store(), SECONDS)
 
     @contextmanager
     def _asked(self) -> Iterator[Any]:

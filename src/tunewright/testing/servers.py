@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tunewright.errors import TunewrightError
 
-PATIENCE = 30.0
-"""Seconds a server may take to come up, or to go down when asked to."""
+PATIENCE = 120.0
+"""Seconds a server may take to come up, or to go down when asked to: it only ends what would hang."""
 
 SUPERUSER = "postgres"
 """The user that owns every database, and whom PostgreSQL runs as where we are root: it refuses to be root itself."""

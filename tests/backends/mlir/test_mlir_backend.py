@@ -233,7 +233,7 @@ def test_a_build_that_does_not_end_is_killed_at_its_deadline(tmp_path) -> None:
     trial = attempt(Entry(Config(x=1)))
     assert isinstance(trial.outcome, Failure)
     assert (trial.outcome.stage, trial.outcome.kind) == (Stage.BUILD, Kind.HUNG)
-    assert 1.4 < trial.build_seconds < 4
+    assert 1.4 < trial.build_seconds < 60  # it would take minutes
     assert not list(Path(tmp_path).rglob("*.so"))
 
 

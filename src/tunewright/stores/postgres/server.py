@@ -117,15 +117,18 @@ class Server:
 
         Whoever knocks in vain comes back later each time, and never at once with the others.
         """
-        last, pause = until + room, FIRST_PAUSE
+        last, pause, refusal = until + room, FIRST_PAUSE, None
         while True:
             try:
                 return self._connected_at_once(until)
             except psycopg.OperationalError as error:
+                if refusal is not None and isinstance(error, Late):
+                    raise refusal from None  # the last knock came too late for an answer; we know why there is none
                 no_room = any(words in str(error) for words in _NO_ROOM)
                 wait = pause * uniform(0.5, 1.5)
                 if not no_room or monotonic() + wait >= last:
                     raise
+                refusal = error
                 pool.crowd()
                 sleep(wait)
                 pause = min(2 * pause, LONGEST_PAUSE)

@@ -1,0 +1,15 @@
+"""A kernel of whose candidates one works, and two never end: one waits, one computes."""
+
+import tunewright as tw
+
+CASES = {0: None, 2: ("verify", "hung", "did not end within 3 s"), 12: ("verify", "hung", "did not end within 3 s")}
+
+
+@tw.tune(
+    tw.Space(tw.Knob("CASE", CASES)),
+    backend=tw.C("faulty.c", flags="-O1"),
+    reference=lambda x: 2 * x,
+    default={"CASE": 0},
+    shapes=[{"N": 1000}],
+)
+def twice(x: tw.In("N"), y: tw.Out("N")): ...
