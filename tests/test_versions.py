@@ -1,0 +1,105 @@
+"""The numbers of docs/versions.md are those of the code."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import tunewright
+from tunewright.bench import run as bench
+from tunewright.fronts.memo import places as memo
+from tunewright.model import key
+from tunewright.stores.bundle import layout
+from tunewright.stores.sqlite import schema as sqlite
+
+PROJECT = Path(__file__).parent.parent
+PAGE = (PROJECT / "docs" / "versions.md").read_text()
+PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+
+
+def row(name: str) -> list[str]:
+    """The cells of the row of a table that begins with `name`."""
+    found = re.search(rf"^\| {re.escape(name)} \|(.*)\|$", PAGE, re.MULTILINE)
+    assert found, f"docs/versions.md has no row {name!r}"
+    return [cell.strip() for cell in found[1].split("|")]
+
+
+def source(path: str) -> str:
+    return (PROJECT / "src" / "tunewright" / path).read_text()
+
+
+def test_the_pythons_are_those_of_the_metadata() -> None:
+    named = [one.rpartition(" ")[2] for one in PYPROJECT["project"]["classifiers"] if ":: Python :: 3." in one]
+    assert row("Python")[0].split(", ") == named
+    assert PYPROJECT["project"]["requires-python"] == f">={named[0]}"
+
+
+def test_torch_and_triton_are_those_that_the_adapters_were_checked_on() -> None:
+    for name, path in (("torch", "backends/inductor/adapter.py"), ("Triton", "backends/triton/adapter.py")):
+        (checked,) = re.findall(r'^CHECKED = "(.+)"$', source(path), re.MULTILINE)
+        assert row(name)[0] == checked
+        assert f"{name} {checked}" in PAGE
+    (prebuilt,) = re.findall(r'^CHECKED_ON = "(.+)"$', source("backends/triton/aot.py"), re.MULTILINE)
+    assert prebuilt == row("Triton")[0]
+
+
+def test_torch_and_triton_are_those_that_pip_installs() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert extras["triton"] == [f"triton=={row('Triton')[0]}"]
+    (least,) = (one.removeprefix("torch>=") for one in extras["torch"])
+    assert f"accepts torch {least} and later" in PAGE
+    assert f"torch=={row('torch')[0]}" in PYPROJECT["dependency-groups"]["peers"]
+
+
+def test_what_is_tested_every_night_is_what_the_matrix_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROJECT / "scripts"))
+    import matrix_run
+
+    try:
+        environments = matrix_run.environments()
+    finally:
+        for name in ("matrix_run", "processes"):
+            sys.modules.pop(name, None)
+    tested = {kind: [one.version for one in environments if one.kind == kind] for kind in ("python", "torch", "triton")}
+    assert row("Python")[0].split(", ") == tested["python"]
+    for name in ("torch", "triton"):
+        said = row(f"{name.replace('tri', 'Tri')}, other releases")[1].partition("with ")[2]
+        assert said.split(", ") == tested[name]
+
+
+@pytest.mark.parametrize(
+    ("format", "number"),
+    [
+        ("records: keys, decisions, trials", key.SCHEMA),
+        ("tables of a SQLite store", sqlite.VERSION),
+        ("layout of a bundle", layout.VERSION),
+        ("results of `memo`", int(memo.SCHEMA.removeprefix("memo "))),
+        ("saved runs of `tunewright bench`", bench.SCHEMA),
+    ],
+)
+def test_the_number_of_a_format_is_that_of_the_code(format: str, number: int) -> None:
+    assert int(row(format)[0]) == number
+    assert int(row(format)[1].split(", ")[-1]) == number
+
+
+def test_the_number_of_postgresql_is_how_many_steps_there_are() -> None:
+    schema = pytest.importorskip("tunewright.stores.postgres.schema")
+    assert int(row("tables of a PostgreSQL store")[0]) == len(schema.STEPS)
+
+
+def test_the_number_of_redis_is_in_its_keys() -> None:
+    redis = pytest.importorskip("tunewright.stores.redis")
+    assert redis.PREFIX.split(":") == ["tunewright", row("keys of a Redis store")[0], ""]
+
+
+def test_every_public_name_of_the_core_is_in_the_reference() -> None:
+    reference = (PROJECT / "docs" / "reference" / "python.md").read_text()
+    listed = set(re.findall(r"^::: .*\.(\w+)$", reference, re.MULTILINE))
+    assert set(tunewright.__all__) - {"__version__"} <= listed
+
+
+def test_the_groups_of_entry_points_are_those_of_the_metadata() -> None:
+    groups = set(re.findall(r"`(tunewright\.\w+)`", PAGE[PAGE.index("**Entry points:**") : PAGE.index("**Command")]))
+    assert groups == set(PYPROJECT["project"]["entry-points"])
