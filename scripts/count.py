@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 
-def count(files: list[Path]) -> tuple[int, int, int]:
+def tests(files: list[Path]) -> tuple[int, int, int]:
     """Tests that passed, failed and were skipped, from files in JUnit's format; a file that is missing is a failure."""
     passed = failed = skipped = 0
     for file in files:
@@ -26,7 +26,7 @@ def count(files: list[Path]) -> tuple[int, int, int]:
 def main(words: list[str]) -> int:
     """Print the line; the exit status is 1 if anything failed."""
     steps_passed, steps_failed = map(int, words[:2])
-    passed, failed, skipped = count([Path(word) for word in words[2:]])
+    passed, failed, skipped = tests([Path(word) for word in words[2:]])
     print(f"{steps_passed + passed} passed, {steps_failed + failed} failed, {skipped} skipped")
     return 1 if steps_failed + failed else 0
 

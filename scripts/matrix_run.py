@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from xml.etree import ElementTree
 
+import count
 import processes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -148,18 +148,13 @@ def _test(environment: Environment, python: Path, row: Row, folder: Path) -> Non
             command, environment.limit, environment={**os.environ, **place}, folder=ROOT, output=output
         )
     if report.exists():
-        counts = {name: int(next(ElementTree.parse(report).iter("testsuite")).get(name, 0)) for name in COUNTS}
-        row.failed, row.skipped = counts["failures"] + counts["errors"], counts["skipped"]
-        row.passed = counts["tests"] - row.failed - row.skipped
+        row.passed, row.failed, row.skipped = count.tests([report])
     if ended.status == 0:
         row.status = "passed"
     elif ended.status is None:
         row.reason = f"stopped at its limit of {environment.limit:g} s; read {shown(log)}"
     else:
         row.reason = f"pytest ended with status {ended.status}; read {shown(log)}"
-
-
-COUNTS = ("tests", "failures", "errors", "skipped")
 
 
 def made(environment: Environment) -> Path:

@@ -101,7 +101,6 @@ def test_generations_that_exclude_each_other_are_named(here) -> None:
         store.record(KEY, [timed(tile, 1.0, time.time()), timed(other, 1.5, time.time())])
         evidence = msgspec.structs.replace(EVIDENCE, ties=())
         store.put(other_decision(config=Config(tile=tile), evidence=evidence))
-        time.sleep(0.01)
     said = lint("gemm", "--store", "s.sqlite", cwd=here, status=1).stdout
     assert "something is missing in the key" in said
     assert "tile=32 was 1.50x (1.5 to 1.5) faster than tile=64 when it was chosen" in said
