@@ -44,7 +44,15 @@ class Step:
 
 def steps() -> list[Step]:
     """Every step, in the order in which they run."""
-    return [*tests(), *benchmarks(), *tutorials(), *others(), *versions()]
+    return [*setup(), *tests(), *benchmarks(), *tutorials(), *others(), *versions()]
+
+
+def setup() -> list[Step]:
+    """What the other steps need."""
+    return [
+        Step("system", (("scripts/system", "--nightly"),), 10 * MINUTE),
+        Step("bootstrap", (("scripts/bootstrap", "--peers"),), 20 * MINUTE, keeps_cache=True),
+    ]
 
 
 def tests() -> list[Step]:
