@@ -1,3 +1,3 @@
 """Version: of this library, by which features come into force."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
