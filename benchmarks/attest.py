@@ -10,7 +10,7 @@ as its evidence, and a default 1.6 times slower. A degraded one has a config tha
   of 1,000 entries has: `detected` is the share found. Healthy ones at the looser one of runs over ten: `alarms` are
   those found bad, `false_alarm_rate` is the share of such runs with any. Shares with their exact 95 % bound. `closest`
   is the most rounds in which a healthy entry was more than 5 % slower than the one that is as fast, in confirming races
-  that were forced on some of them, beside the `needed` rounds that make an alarm in a run of 1,000.
+  that were forced on some of them, beside the `sign_test_threshold` rounds that make an alarm in a run of 1,000.
 - simulated: the confirming races alone, on the simulated machine of `tunewright.testing.torture` in seven weathers by
   turns, of entries that are exactly 5 % slower, the worst that is healthy: how many alarms at a level of 5 % each, and
   at the level of a run of 1,000.
@@ -36,16 +36,16 @@ from figures import Goal, Report, parser
 
 import tunewright as tw
 from tunewright.engine.budget import Budget
-from tunewright.fronts import arriving
-from tunewright.fronts.reracing import AGAIN, BRIEF, WORSE, Arrival, Rerace
-from tunewright.measure.race import RECEIPT, Race, Terms, run
+from tunewright.measure.race import PROTECTED_ROUNDS, Race, RaceOptions, run_race
 from tunewright.model.decision import Decision, Evidence, Finalist
-from tunewright.report.sampling import miss, most, needed
-from tunewright.stores.bundle import BundleStore, verified
+from tunewright.shipping import arrival_check
+from tunewright.shipping.rerace import CONFIRMATION_RACES, MAX_SLOWDOWN, SAMPLE_RACE, ArrivalCheck, ReraceResult
+from tunewright.shipping.sampling import max_bad_share, miss_probability, sign_test_threshold
+from tunewright.stores.bundle import BundleStore, verify_bundle
 from tunewright.stores.bundle.build import build, write
 from tunewright.stores.memory import MemoryStore
-from tunewright.testing.torture.machine import Machine, Truth
-from tunewright.testing.torture.weather import NATURAL
+from tunewright.testing.torture.disturbances import NATURAL
+from tunewright.testing.torture.machine import SimulatedMachine, Truth
 
 ENTRIES, DRAWS, RUN = 1000, 20_000, 10
 SHARES, BUDGETS = (0.005, 0.01, 0.05, 0.2), (10, 30, 100, 300, 1000)
@@ -94,14 +94,18 @@ class Ground:
         """A bundle in which some entries are degraded."""
         path = self.folder / "some.bundle"
         digest = write(path, build(self.entry(i, degraded.get(i, GOOD)) for i in range(ENTRIES)))
-        return BundleStore(verified(path, pin=digest))
+        return BundleStore(verify_bundle(path, pin=digest))
 
-    def arrival(self, source: Any, entries: int = ENTRIES) -> Arrival:
+    def arrival(self, source: Any, entries: int = ENTRIES) -> ArrivalCheck:
         """Where entries are raced, as strictly as in a run over so many of them."""
-        return arriving.guarded(Arrival(source, self.session, {"passes": self.kernel}, terms=BRIEF), entries)
+        return arrival_check.with_corrected_level(
+            ArrivalCheck(source, self.session, {"passes": self.kernel}, race_options=SAMPLE_RACE), entries
+        )
 
 
-def raced(ground: Ground, arrival: Arrival, config: tw.Config, places: Sequence[int]) -> tuple[list[Rerace], float]:
+def raced(
+    ground: Ground, arrival: ArrivalCheck, config: tw.Config, places: Sequence[int]
+) -> tuple[list[ReraceResult], float]:
     """Entries with that config, and the seconds that each took."""
     began = perf_counter()
     results = [arrival.rerace(ground.entry(int(i), config)) for i in places]
@@ -113,8 +117,8 @@ def closest(ground: Ground, count: int, rng: np.random.Generator) -> int:
     arrival = ground.arrival(None)
     found = []
     for i in rng.permutation(ENTRIES)[:count]:
-        track = arrival.track(ground.entry(int(i), GOOD))
-        signs = arrival.signs(track.kernel.attempt(track.cases), [GOOD, AS_GOOD])
+        setup = arrival.make_setup(ground.entry(int(i), GOOD))
+        signs = arrival.count_slower_rounds(setup.kernel.attempt(setup.cases), [GOOD, AS_GOOD])
         found.append(signs[0] if signs else 0)
     return max(found)
 
@@ -129,13 +133,13 @@ def rates(report: Report, ground: Ground, *, quick: bool) -> dict[str, float]:
     report.figures |= {
         "healthy_raced": len(alarms),
         "alarms": sum(alarms),
-        "alarms_at_most": round(most(sum(alarms), len(alarms)), 4),
+        "alarms_at_most": round(max_bad_share(sum(alarms), len(alarms)), 4),
         "healthy_runs": len(runs),
         "false_alarm_rate": round(sum(runs) / len(runs), 4),
         "seconds_an_entry": round(seconds, 3),
         "closest": closest(ground, 4 if quick else 100, rng),
-        "needed": needed(AGAIN * RECEIPT, 0.05 / ENTRIES),
-        "rounds": AGAIN * RECEIPT,
+        "needed": sign_test_threshold(CONFIRMATION_RACES * PROTECTED_ROUNDS, 0.05 / ENTRIES),
+        "rounds": CONFIRMATION_RACES * PROTECTED_ROUNDS,
         "detected": {},
     }
     for name, config in DEGRADED.items():
@@ -145,7 +149,7 @@ def rates(report: Report, ground: Ground, *, quick: bool) -> dict[str, float]:
             "raced": len(results),
             "found": found,
             "rate": round(found / len(results), 4),
-            "at_least": round(1 - most(len(results) - found, len(results)), 4),
+            "at_least": round(1 - max_bad_share(len(results) - found, len(results)), 4),
             "slower": round(median([one.slower.ratio for one in results if one.slower] or [1.0]), 3),
         }
     said = report.figures
@@ -165,12 +169,12 @@ def rates(report: Report, ground: Ground, *, quick: bool) -> dict[str, float]:
 class Simulated:
     """An attempt on a simulated machine, as far as it is raced."""
 
-    def __init__(self, machine: Machine, seconds: float) -> None:
+    def __init__(self, machine: SimulatedMachine, seconds: float) -> None:
         self._machine, self._count = machine, max(1, round(1e-3 / seconds))
 
-    def race(self, configs: Sequence[tw.Config], terms: Terms, kept: Sequence[int] = ()) -> Race:
+    def race(self, configs: Sequence[tw.Config], terms: RaceOptions, kept: Sequence[int] = ()) -> Race:
         """A race of its first candidates."""
-        return run([partial(self._visit, number) for number in range(len(configs))], terms, kept=kept)
+        return run_race([partial(self._visit, number) for number in range(len(configs))], terms, protected=kept)
 
     def _visit(self, number: int) -> float:
         return self._machine.run(number, self._count) / self._count
@@ -179,25 +183,26 @@ class Simulated:
 def simulated(report: Report, *, quick: bool) -> None:
     """Alarms of entries at the very edge of what is healthy, where the truth is known."""
     rng, count = np.random.default_rng(2), 70 if quick else 2100
-    arrival = Arrival(None, tw.Session(store=MemoryStore(), pool="serial"))
-    strict, slower = needed(AGAIN * RECEIPT, 0.05 / ENTRIES), []
+    arrival = ArrivalCheck(None, tw.Session(store=MemoryStore(), pool="serial"))
+    strict, slower = sign_test_threshold(CONFIRMATION_RACES * PROTECTED_ROUNDS, 0.05 / ENTRIES), []
     for number in range(count):
         seconds = float(np.exp(rng.uniform(np.log(30e-6), np.log(1e-3))))
-        truth = Truth(((1 + WORSE) * seconds, seconds), 1)
-        machine = Machine(truth, NATURAL[number % len(NATURAL)], [2, number])
-        signs = arrival.signs(Simulated(machine, seconds), [GOOD, AS_GOOD])
+        truth = Truth(((1 + MAX_SLOWDOWN) * seconds, seconds), 1)
+        machine = SimulatedMachine(truth, NATURAL[number % len(NATURAL)], [2, number])
+        signs = arrival.count_slower_rounds(Simulated(machine, seconds), [GOOD, AS_GOOD])
         slower.append(signs[0] if signs else 0)
-    alarms = sum(one >= needed(AGAIN * RECEIPT, 0.05) for one in slower)
+    alarms = sum(one >= sign_test_threshold(CONFIRMATION_RACES * PROTECTED_ROUNDS, 0.05) for one in slower)
     report.figures["simulated"] = {
         "entries": count,
         "alarms_at_5_percent": alarms,
         "share": round(alarms / count, 4),
-        "share_at_most": round(most(alarms, count), 4),
+        "share_at_most": round(max_bad_share(alarms, count), 4),
         "alarms_at_the_level_of_a_run": sum(one >= strict for one in slower),
     }
     report.lines.append(
         f"simulated: of {count} entries at the edge {alarms / count:.1%} alarms at a level of 5 % "
-        f"(at most {most(alarms, count):.1%}), {sum(one >= strict for one in slower)} at that of a run of {ENTRIES}"
+        f"(at most {max_bad_share(alarms, count):.1%}), "
+        f"{sum(one >= strict for one in slower)} at that of a run of {ENTRIES}"
     )
 
 
@@ -208,7 +213,7 @@ def curve(report: Report, found: dict[str, float]) -> None:
     rows = []
     for share in SHARES:
         wrong = round(share * ENTRIES)
-        exact = [1 - miss(budget, ENTRIES, share) for budget in BUDGETS]
+        exact = [1 - miss_probability(budget, ENTRIES, share) for budget in BUDGETS]
         for name, rate in found.items():
             met = np.stack([rng.hypergeometric(wrong, ENTRIES - wrong, budget, DRAWS) for budget in BUDGETS])
             seen = (rng.binomial(met, rate) > 0).mean(axis=1).round(4).tolist()
@@ -235,8 +240,8 @@ def whole(report: Report, ground: Ground, shares: Sequence[float], seconds: floa
         chosen = rng.permutation(ENTRIES)[: round(share * ENTRIES)]
         kinds = list(DEGRADED.values())
         bundle = ground.bundle({int(i): kinds[n % 2] for n, i in enumerate(chosen)})
-        entries, _ = arriving.relevant(ground.arrival(bundle), bundle.decisions())
-        says = arriving.sampled(ground.arrival(bundle), entries.values(), Budget(seconds=seconds)).says
+        entries, _ = arrival_check.select_relevant(ground.arrival(bundle), bundle.decisions())
+        says = arrival_check.rerace_sample(ground.arrival(bundle), entries.values(), Budget(seconds=seconds)).statement
         report.check(share > 0 or says.bad == 0, "an alarm in a healthy bundle")
         report.figures["runs"].append(
             {"share": share, "drawn": says.drawn, "bad": says.bad, "most": round(says.most, 4)}

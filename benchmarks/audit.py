@@ -1,4 +1,4 @@
-"""What `tunewright audit` finds in other tools' tables: every fault that was planted, and nothing where there is none.
+"""What `tunewright tables audit` finds in other tools' tables: every planted fault, and nothing in healthy ones.
 
     python benchmarks/audit.py [--quick] [--json] [--draws 10]
 
@@ -25,8 +25,8 @@ from time import perf_counter
 from audit_tables import EVERY, Files, Planted, planted, sound
 from figures import Goal, Report, parser
 
-from tunewright.interop.audit import audited
-from tunewright.interop.findings import Asked, Finding, shapes_in
+from tunewright.interop.audit import audit_tables
+from tunewright.interop.findings import AuditRequest, Finding, read_shapes
 
 Trace = tuple[str, str] | None
 
@@ -38,7 +38,7 @@ GOALS = (
 )
 
 
-def looked_through(files: Files, asked: Asked, trace: Trace = None) -> tuple[int, tuple[Finding, ...]]:
+def looked_through(files: Files, asked: AuditRequest, trace: Trace = None) -> tuple[int, tuple[Finding, ...]]:
     """How many tables there are in these files, and what is found in them."""
     with tempfile.TemporaryDirectory() as folder:
         tables = Path(folder) / "tables"
@@ -49,8 +49,8 @@ def looked_through(files: Files, asked: Asked, trace: Trace = None) -> tuple[int
         if trace is not None:
             path = Path(folder) / trace[0]
             path.write_text(trace[1])
-            asked = replace(asked, shapes=shapes_in(path))
-        report = audited(tables, asked)
+            asked = replace(asked, shapes=read_shapes(path))
+        report = audit_tables(tables, asked)
     return report.tables, report.findings
 
 

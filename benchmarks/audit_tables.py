@@ -10,7 +10,7 @@ from hashlib import sha256
 from random import Random
 from typing import Any
 
-from tunewright.interop.findings import Asked, Fault, shapes_of
+from tunewright.interop.findings import AuditRequest, Fault, parse_shapes
 
 Files = dict[str, str]
 
@@ -20,7 +20,7 @@ AMD = ("AMD_Instinct_MI300X", "AMD_Instinct_MI325X")
 PYTORCH = {"PT_VERSION": "2.4.0", "ROCM_VERSION": "6.1.0.0-82-5fabb4c", "GCN_ARCH_NAME": "gfx942:sramecc+:xnack-"}
 TRITON = "3.4.0"
 FOLDER = "triton_3_4_0/"
-EVERY = Asked(tuple(shapes_of("M=" + ",".join(map(str, SIZES)))), "", {"triton": TRITON, **PYTORCH})
+EVERY = AuditRequest(tuple(parse_shapes("M=" + ",".join(map(str, SIZES)))), "", {"triton": TRITON, **PYTORCH})
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Planted:
     files: Files
     file: str
     row: str | None = None
-    asked: Asked = EVERY
+    asked: AuditRequest = EVERY
     trace: tuple[str, str] | None = None
     """A file with what was asked for, by name and content, instead of the shapes in `asked`."""
 
@@ -185,7 +185,7 @@ def moe_faults(rng: Random) -> Iterator[Planted]:
     yield table(Fault.UNREACHABLE, named(rng, more="_down"), text(rows(rng)))
     nobody = rng.choice(("0", f"-{size}"))
     yield table(Fault.UNREACHABLE, anyones(), text({**rows(rng), nobody: config(rng, 1)}), f"M={nobody}")
-    asked = Asked(device="NVIDIA A100 SXM4 80GB")
+    asked = AuditRequest(device="NVIDIA A100 SXM4 80GB")
     right = {named(rng, "NVIDIA_A100_SXM4_80GB"): text(rows(rng))}
     yield table(Fault.UNREACHABLE, named(rng, NVIDIA[0]), text(rows(rng)), asked=asked, beside=right)
     yield table(Fault.COLLISION, anyones(), text({**rows(rng), f"0{size}": config(rng, size)}), f"M=0{size}")
@@ -199,9 +199,9 @@ def moe_faults(rng: Random) -> Iterator[Planted]:
     at = rng.randrange(2, 9)
     after = next(m for m in sizes if m > 4 * sizes[at])
     gone = tuple(m for m in sizes if not sizes[at] < m < after)
-    yield table(Fault.GAP, anyones(), text(rows(rng, gone)), f"M={after}", asked=Asked())
+    yield table(Fault.GAP, anyones(), text(rows(rng, gone)), f"M={after}", asked=AuditRequest())
     few = tuple(m for m in sizes if m >= rng.choice((8, 16, 24)))
-    yield table(Fault.GAP, anyones(), text(rows(rng, few)), f"M={few[0]}", asked=Asked())
+    yield table(Fault.GAP, anyones(), text(rows(rng, few)), f"M={few[0]}", asked=AuditRequest())
     steep = {"BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 128}
     yield table(Fault.CLIFF, anyones(), _changed(rng, size, **steep), f"M={size}")
     yield table(Fault.VERSION, rng.choice(("triton_3_2_0/", "triton_3_1_0/")) + named(rng), text(rows(rng)))
@@ -211,8 +211,8 @@ def moe_faults(rng: Random) -> Iterator[Planted]:
     wanted = [{"key": {"signature": {"dims": {"M": m}}}, "calls": 3} for m in (size, rng.randrange(1100, 4000))]
     trace = "untuned.json", json.dumps(wanted)
     yield table(Fault.FAR, anyones(), text(rows(rng, short)), "M=512", trace=trace)
-    shapes = tuple(shapes_of(f"E={rng.randrange(300, 999)},N=64,M={size}"))
-    yield Planted("vLLM", Fault.UNTUNED, {name: text(rows(rng))}, ".", None, Asked(shapes))
+    shapes = tuple(parse_shapes(f"E={rng.randrange(300, 999)},N=64,M={size}"))
+    yield Planted("vLLM", Fault.UNTUNED, {name: text(rows(rng))}, ".", None, AuditRequest(shapes))
     yield table(Fault.VALUE, anyones(), _changed(rng, size, BLOCK_SIZE_M=rng.choice((0, 24, 48, "16"))), f"M={size}")
     yield table(Fault.VALUE, anyones(), _changed(rng, size, num_warps=rng.choice((0, 3, 64))), f"M={size}")
     yield table(Fault.DAMAGED, anyones(), text(rows(rng))[: -rng.randrange(3, 900)])
@@ -291,7 +291,7 @@ def recording_faults(rng: Random) -> Iterator[Planted]:
     never = tuned(rng)
     never["cache"]["48,0"] = never["cache"][key] | {"block_size_x": 48, "unroll": 0}
     yield cache(Fault.UNREACHABLE, never, "48,0")
-    elsewhere = Asked(device="NVIDIA A100 PCIE 40GB")
+    elsewhere = AuditRequest(device="NVIDIA A100 PCIE 40GB")
     yield cache(Fault.UNREACHABLE, tuned(rng), asked=elsewhere)
     usual = {f"other{n}.json": text(tuned(rng)) for n in range(2)}
     yield cache(Fault.ALIAS, tuned(rng, "A100 PCIe 40GB"), beside=usual)

@@ -14,15 +14,15 @@ import msgspec
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
-from tunewright.sharing import wire
 from tunewright.spaces.config import Config
+from tunewright.stores import serialization
 from tunewright.testing.keys import KEY, TIMED, other_decision, other_key
 
 KERNELS = 1000
 BATCH = 100
 BINARY = "FROM STDIN (FORMAT BINARY)"
 TRIALS = [msgspec.structs.replace(TIMED, config=Config(tile=i, fast=bool(i % 2))) for i in range(BATCH)]
-TRIAL_BODIES = [wire.dump_trial(trial) for trial in TRIALS]
+TRIAL_BODIES = [serialization.dump_trial(trial) for trial in TRIALS]
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Row:
 
     @cached_property
     def kin(self) -> bytes:
-        return bytes.fromhex(self.decision.key.kin)
+        return bytes.fromhex(self.decision.key.related_digest)
 
     @cached_property
     def body(self) -> bytes:
-        return wire.dump_decision(self.decision)
+        return serialization.dump_decision(self.decision)
 
 
 class Rows(Sequence[Row]):

@@ -29,7 +29,7 @@ from shapes import Floats, Table, record_table
 
 import tunewright as tw
 from tunewright.model.decision import Tier
-from tunewright.model.trial import Entry, Timing, Trial
+from tunewright.model.trial import Timing, Trial, TrialRequest
 
 KEPT = recorder.KEPT / "lengths"
 SIDE, LONGEST = 128, 2048
@@ -79,13 +79,15 @@ class Replayed:
         times = between.seconds(length, judged=False)
         self._seconds = dict(zip(table.configs, times.tolist(), strict=True))
 
-    def __call__(self, entry: Entry) -> Trial:
+    def __call__(self, entry: TrialRequest) -> Trial:
         return Trial(entry.config, Timing((self._seconds[entry.config],), "cpu"))
 
 
 def asked(table: Table, lengths: Sequence[int], folder: Path) -> dict[str, Any]:
     """Ask for every length in turn, and judge each answer."""
-    session = tw.Session(cache=str(folder), pool="serial", strategy="exhaustive", trials=len(table.configs), worth=0)
+    session = tw.Session(
+        cache=str(folder), pool="serial", strategy="exhaustive", trials=len(table.configs), min_expected_gain=0
+    )
     gemm.using(session)
     number = {config: i for i, config in enumerate(table.configs)}
     between = Between(table)
@@ -93,7 +95,7 @@ def asked(table: Table, lengths: Sequence[int], folder: Path) -> dict[str, Any]:
     for length in lengths:
         problem = gemm.problem([tall[:length], b, tall[:length]])
         bucket = problem.key.signature.dims["M"]
-        answer = session.answer(problem) or session.resolve(problem, Replayed(table, between, bucket))
+        answer = session.lookup_or_policy(problem) or session.resolve(problem, Replayed(table, between, bucket))
         chosen, judged = between.seconds(length, judged=False), between.seconds(length, judged=True)
         configs = (number[answer.config], int(chosen.argmin()), number[gemm.default])
         found.append([judged[config] / judged.min() - 1 for config in configs])

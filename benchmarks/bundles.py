@@ -21,7 +21,7 @@ from time import perf_counter
 
 from figures import Goal, Report, parser
 
-from tunewright.stores.bundle import BundleStore, signing, verified
+from tunewright.stores.bundle import BundleStore, signing, verify_bundle
 from tunewright.stores.bundle.build import build, write
 from tunewright.testing.keys import other_decision, other_key
 
@@ -40,18 +40,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rates, bare, opened = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         place, key = Path(folder) / "some.bundle", Path(folder) / "key.pem"
-        public = signing.new_key(key)
+        public = signing.generate_key(key)
         began = perf_counter()
         content = build(decisions)
         report.figures["build_s"] = round(perf_counter() - began, 2)
-        write(place, content, signing.private_key(key))
+        write(place, content, signing.load_private_key(key))
         megabytes = len(content) / 1e6
         for repeat in range(REPEATS):
             began = perf_counter()
             sha256(place.read_bytes()).hexdigest()
             bare.append(megabytes / (perf_counter() - began))
             began = perf_counter()
-            whole = verified(place, signers=[public])
+            whole = verify_bundle(place, signers=[public])
             rates.append(megabytes / (perf_counter() - began))
             wanted = decisions[repeat * count // REPEATS]
             began = perf_counter()

@@ -23,13 +23,13 @@ from typing import Any
 
 from figures import Goal, Report, parser
 
-from tunewright.bench.bouts import Terms
-from tunewright.bench.calls import Call
-from tunewright.bench.comparing import Comparison, runs
-from tunewright.bench.driving import Plan, driven, surveyed
-from tunewright.bench.live import versus
-from tunewright.bench.run import Run
-from tunewright.bench.seat import Build
+from tunewright.bench.ab import compare_builds
+from tunewright.bench.calls import OperatorCall
+from tunewright.bench.compare import RunComparison, compare_runs
+from tunewright.bench.results import BenchRun
+from tunewright.bench.rounds import RoundOptions
+from tunewright.bench.runner import BenchPlan, list_operators, run_benchmark
+from tunewright.bench.worker import Build
 
 GOALS = (
     Goal("found_10", ">=", 0.95),
@@ -38,7 +38,7 @@ GOALS = (
 )
 PLANTED = (-10, -3, -1, 0, 1, 3, 10)
 TIMES = 200
-CALL = Call("reduce", {"M": 32, "N": 512})
+CALL = OperatorCall("reduce", {"M": 32, "N": 512})
 SOURCE = """
 import numpy as np
 from tunewright.operators import Implementation, Support
@@ -68,17 +68,17 @@ def planted(folder: Path, changes: Sequence[int]) -> tuple[Build, Build]:
         place = folder / name
         place.mkdir()
         (place / "planted.py").write_text(SOURCE.format(times=times))
-        made.append(Build.at(str(place), ("planted:implementations",)))
+        made.append(Build.from_path(str(place), ("planted:implementations",)))
     return made[0], made[1]
 
 
-def ran(build: Build, plan: Plan, names: Sequence[str]) -> Run:
+def ran(build: Build, plan: BenchPlan, names: Sequence[str]) -> BenchRun:
     """A run of one build, as `bench --save` keeps it."""
-    own = Plan(terms=plan.terms, sittings=plan.sittings, build=build)
-    return driven(own, surveyed(build, own.limits), [CALL], names, lambda said: None)
+    own = BenchPlan(options=plan.options, repeats=plan.repeats, build=build)
+    return run_benchmark(own, list_operators(build, own.limits), [CALL], names, lambda said: None)
 
 
-def reported(found: Comparison) -> dict[int, int]:
+def reported(found: RunComparison) -> dict[int, int]:
     """For each planted change: 1 if it was said to be slower, -1 if faster, else 0."""
     signs = {"slower": 1, "faster": -1}
     return {int(one.implementation.removeprefix("by")): signs.get(one.verdict, 0) for one in found.changes}
@@ -112,13 +112,13 @@ def main() -> int:
     repeats, sittings = given.repeats or (2 if given.quick else 20), given.sittings or (6 if given.quick else 8)
     changes = (-10, 0, 3) if given.quick else PLANTED
     report, live, saved, errors = Report(), [], [], []
-    plan = Plan(terms=Terms(rounds=given.rounds), sittings=sittings)
+    plan = BenchPlan(options=RoundOptions(rounds=given.rounds), repeats=sittings)
     began = time.perf_counter()
     with TemporaryDirectory() as folder:
         builds = planted(Path(folder), changes)
         cells = [(CALL, f"by{change:+d}") for change in changes]
         for _ in range(repeats):
-            found = versus(plan, builds, cells, lambda said: None)
+            found = compare_builds(plan, builds, cells, lambda said: None)
             live.append(reported(found))
             print(f"{len(live)} of {repeats}: {live[-1]}", file=sys.stderr)
             errors += [
@@ -128,7 +128,7 @@ def main() -> int:
             if given.saved:
                 names = [name for _, name in cells]
                 before, after = (ran(one, plan, names) for one in builds)
-                saved.append(reported(runs(before, after)))
+                saved.append(reported(compare_runs(before, after)))
     report.figures |= shares(live) | {"repeats": repeats, "sittings": sittings, "rounds": given.rounds}
     report.figures["typical_error_percent"] = round(sorted(map(abs, errors))[len(errors) // 2], 3)
     report.figures["worst_error_percent"] = round(max(map(abs, errors)), 3)

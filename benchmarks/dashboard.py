@@ -25,13 +25,13 @@ from figures import Goal, Report, parser
 from search import OWN, SHARED
 
 from tunewright.backends.replay import Recording
+from tunewright.dashboard import PAGES, Views
 from tunewright.model.decision import Decision, Evidence
 from tunewright.model.device import Device
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
-from tunewright.report.pages import PAGES, Views
-from tunewright.sharing.records import Want
 from tunewright.stores.sqlite import SqliteStore
+from tunewright.stores.statistics import MissRecord
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
 
@@ -61,13 +61,13 @@ def fill(store: SqliteStore, folder: Path, copies: int) -> int:
             said = Evidence(best.seconds, best.seconds, best.seconds, times[len(times) // 2], **counts)
             store.put(Decision(key, best.config, said))
             total += len(trials)
-        store.want([Want(key_of(recording, 1000), 100, 100 * times[len(times) // 2])])
+        store.record_misses([MissRecord(key_of(recording, 1000), 100, 100 * times[len(times) // 2])])
     return total
 
 
 def addresses(shown: Views) -> dict[str, tuple[str, dict[str, str]]]:
-    key = shown.tallies()[0].key
-    small = min(shown.tallies(), key=lambda tally: tally.trials).key
+    key = shown.trial_counts()[0].key
+    small = min(shown.trial_counts(), key=lambda tally: tally.trials).key
     return {
         "overview": ("/", {}),
         "kernel": ("/kernel", {"name": key.kernel}),

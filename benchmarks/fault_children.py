@@ -20,13 +20,12 @@ from tunewright.model.decision import Decision, Problem
 from tunewright.model.key import Key
 from tunewright.model.trial import Timing, Trial
 from tunewright.ports.store import Store
-from tunewright.sharing import wire
-from tunewright.sharing.offers import Generations, Upkeep
-from tunewright.sharing.records import Bounds, Want
-from tunewright.stores import places
+from tunewright.stores import locations, serialization
+from tunewright.stores.capabilities import KeepsRevisions, SupportsMaintenance
 from tunewright.stores.memory import MemoryStore
-from tunewright.stores.mirrored import Mirrored
+from tunewright.stores.mirror import MirrorStore
 from tunewright.stores.sqlite import SqliteStore
+from tunewright.stores.statistics import MissRecord, RetentionLimits
 from tunewright.testing.keys import TIMED, other_decision, other_key
 
 T = TypeVar("T")
@@ -63,7 +62,7 @@ def noted(log: Path) -> Iterator[list[str]]:
 
 def writer(location: str, log: Path, number: int, turns: int) -> None:
     """Put and record until the end or a kill."""
-    store = places.at(location)
+    store = locations.open_single(location)
     for turn in range(turns):
         began = time.monotonic()
         trials = [msgspec.structs.replace(TIMED, config=Config(turn=turn, part=part)) for part in range(BATCH)]
@@ -90,7 +89,9 @@ class Noisy:
 
 
 def session_at(location: str, cache: Path, **more: Any) -> Session:
-    return Session(store=location, cache=str(cache), pool="serial", strategy="random", trials=12, worth=0.0, **more)
+    return Session(
+        store=location, cache=str(cache), pool="serial", strategy="random", trials=12, min_expected_gain=0.0, **more
+    )
 
 
 def tuner(location: str, cache: Path, log: Path, name: str, number: int) -> None:
@@ -104,12 +105,12 @@ def tuner(location: str, cache: Path, log: Path, name: str, number: int) -> None
     session.listeners.append(leads)
     note(log, "asks", os.getpid(), number)
     decision = session.resolve(Problem(key_of(name), SMALL, Config(tile=0)), Noisy(number, 0.08))
-    note(log, "ends", number, session.counts["searches"], time.monotonic(), wire.dump_decision(decision).hex())
+    note(log, "ends", number, session.counts["searches"], time.monotonic(), serialization.dump_decision(decision).hex())
 
 
 def launcher(location: str, cache: Path, log: Path, number: int, over: Any) -> None:
     """Look up what is known and put what is new, on and on, through all that a session has but its memory."""
-    store, rng = places.opened(location, places.mirror_of(location, cache)), random.Random(number)
+    store, rng = locations.open_store(location, locations.mirror_path(location, cache)), random.Random(number)
     turn = 0
     while not over.wait(rng.uniform(0.02, 0.1)):
         asked = known(rng.randrange(KNOWN))
@@ -132,7 +133,7 @@ def starter(location: str, cache: Path, log: Path) -> None:
     wanted = [known(number) for number in range(50)]
     problems = [Problem(decision.key, SPACE, Config(tile=0)) for decision in wanted]
     session.warm(problems)
-    answers = [session.answer(problem) for problem in problems]
+    answers = [session.lookup_or_policy(problem) for problem in problems]
     pairs = zip(answers, wanted, strict=True)
     wrong = sum(
         answer is None or answer.config["tile"] not in (0, decision.config["tile"]) for answer, decision in pairs
@@ -151,14 +152,18 @@ def tried(what: Callable[[], T]) -> T | None:
 def filler(location: str, folder: Path, log: Path, number: int) -> None:
     """Put until the disk is full, go on, and see whether all is well when there is space again."""
     cache, rng = folder / "cache", random.Random(number)
-    store = places.opened(location, places.mirror_of(location, cache)) if "//" in location else places.at(location)
+    store = (
+        locations.open_store(location, locations.mirror_path(location, cache))
+        if "//" in location
+        else locations.open_single(location)
+    )
     kept: list[Decision] = []
     worst, refused = 0.0, 0
     for turn in range(400):
         notes = ("x" * rng.randrange(1000, 12_000),)
         decision = other_decision(key=key_of("filler", number, turn), config=Config(turn=turn))
         assert decision.evidence is not None
-        decision = decision.having(evidence=msgspec.structs.replace(decision.evidence, notes=notes))
+        decision = decision.replace(evidence=msgspec.structs.replace(decision.evidence, notes=notes))
         began = time.monotonic()
         if tried(lambda decision=decision: store.put(decision)) is not None:
             kept.append(decision)
@@ -179,7 +184,7 @@ def filler(location: str, folder: Path, log: Path, number: int) -> None:
         wrong.append("nothing is kept though there is space again")
     else:
         kept.append(after)
-    wrong += _missing(places.at(location), kept, "when there was space again")
+    wrong += _missing(locations.open_single(location), kept, "when there was space again")
     if "//" not in location:
         wrong += [f"a fault: {fault}" for fault in SqliteStore(location).faults()]
     note(log, "filled", len(kept), refused, worst, json.dumps(wrong))
@@ -230,7 +235,7 @@ def _read_all(store: SqliteStore) -> list[str]:
     wrong += [f"{trial} is believed" for trial in trials if trial.outcome != TIMED.outcome]
     entries = tried(lambda: list(store.entries("shelf"))) or []
     wrong += [f"{name}: {body!r} is believed" for name, body in entries if body != name.encode() * 9]
-    for ask in (store.stats, lambda: list(store.keys()), lambda: list(store.wanted()), lambda: list(store.faults())):
+    for ask in (store.stats, lambda: list(store.keys()), lambda: list(store.misses()), lambda: list(store.faults())):
         tried(ask)  # type: ignore[arg-type]
     return wrong
 
@@ -252,14 +257,14 @@ def _mirrored(path: Path) -> list[str]:
     for number in range(7, 20):  # 7 may have been decided anew on the file
         remote.put(known(number))
     wanted, wrong = [known(number).key for number in range(8, 20)], []
-    with_remote = Mirrored(remote, SqliteStore(path))
+    with_remote = MirrorStore(remote, SqliteStore(path))
     found = with_remote.get_many(wanted)
     wrong += _believed(found)
     wrong += [] if len(found) == len(wanted) else ["a damaged mirror hides what the remote says"]
     added = other_decision(key=key_of("added"))
     if with_remote.put(added) != added or remote.get(added.key) != added:
         wrong.append("a damaged mirror keeps the remote from being written to")
-    alone = Mirrored(Gone(), SqliteStore(path))
+    alone = MirrorStore(Gone(), SqliteStore(path))
     wrong += _believed(tried(lambda: alone.get_many(wanted)) or {})
     return wrong
 
@@ -269,7 +274,7 @@ def fill(store: SqliteStore) -> None:
     for number in range(KNOWN):
         store.put(known(number))
         store.record(known(number).key, [TIMED] * BATCH)
-    store.want([Want(key_of("wanted", number), 1, 1.0) for number in range(20)])
+    store.record_misses([MissRecord(key_of("wanted", number), 1, 1.0) for number in range(20)])
     for number in range(20):
         store.keep("shelf", f"name {number}", f"name {number}".encode() * 9)
     store.claim("lease", "owner", 60.0)
@@ -280,7 +285,7 @@ LEASE = 1.5
 
 def clock(location: str, file: Path, jump: int) -> list[str]:
     """What a clock that jumps by so much spoils of leases, shelves, histories and ages; nothing, if all is well."""
-    store: Any = places.at(location)
+    store: Any = locations.open_single(location)
     name = f"jump {jump} {os.getpid()}"
     lasting = key_of(name, "lasting")
     store.put(other_decision(key=lasting, config=Config(turn=0)))
@@ -290,8 +295,8 @@ def clock(location: str, file: Path, jump: int) -> list[str]:
         set_ahead(file, ahead)
         store.put(other_decision(key=lasting, config=Config(turn=turn)))
         store.put(other_decision(key=key_of(name, "new", turn)))
-        if isinstance(store, Upkeep):
-            store.trim(Bounds(age=86_400.0, decisions=True))
+        if isinstance(store, SupportsMaintenance):
+            store.trim(RetentionLimits(age=86_400.0, decisions=True))
     wrong += [f"{key.kernel} was dropped" for turn in (1, 2, 3) if store.get(key := key_of(name, "new", turn)) is None]
     return wrong + _lasted(store, lasting)
 
@@ -320,7 +325,7 @@ def _held(store: Any, name: str, file: Path, jump: int) -> list[str]:
 
 def _lasted(store: Any, lasting: Key) -> list[str]:
     wrong = []
-    if isinstance(store, Generations):
+    if isinstance(store, KeepsRevisions):
         history = store.history(lasting)
         if [(g.number, g.decision.config["turn"]) for g in history] != [(1, 0), (2, 1), (3, 2), (4, 3)]:
             wrong.append(f"history is {[(g.number, g.decision.config['turn']) for g in history]}")

@@ -13,10 +13,10 @@ from fault_places import Network
 
 from tunewright import Config
 from tunewright.errors import StoreError
-from tunewright.stores import places
-from tunewright.stores.mirrored import Mirrored
-from tunewright.stores.postgres.target import SECONDS as POSTGRES_SECONDS
-from tunewright.stores.redis import PATIENCE as REDIS_SECONDS
+from tunewright.stores import locations
+from tunewright.stores.mirror import MirrorStore
+from tunewright.stores.postgres.location import SECONDS as POSTGRES_SECONDS
+from tunewright.stores.redis import TIMEOUT_SECONDS as REDIS_SECONDS
 from tunewright.stores.sqlite import SqliteStore
 
 STATED = POSTGRES_SECONDS + REDIS_SECONDS
@@ -44,7 +44,7 @@ class Outages:
 
     def run(self, ways: list[str], tally: Tally) -> None:
         """One outage after the other; then all that was acknowledged is there."""
-        truth = places.at(self.yard.postgres.location)
+        truth = locations.open_single(self.yard.postgres.location)
         for number in range(children.KNOWN):
             truth.put(children.known(number))
         with Crew() as crew:
@@ -65,7 +65,7 @@ class Outages:
             over.set()
             wrong = [said for member in members for said in ended(member, time.monotonic() + HANG)]
         for cache in set(self.caches):
-            Mirrored(truth, SqliteStore(places.mirror_of(self.location, cache))).send()
+            MirrorStore(truth, SqliteStore(locations.mirror_path(self.location, cache))).send_pending()
         wrong += [] if self._all_there(whole=True) else ["what was acknowledged is lost"]
         if wrong:
             tally.wrong += wrong
@@ -130,7 +130,7 @@ class Outages:
 
         def there() -> bool:
             try:
-                found = places.at(self.yard.postgres.location).get_many(list(owed))
+                found = locations.open_single(self.yard.postgres.location).get_many(list(owed))
             except StoreError:
                 return False
             return all(key in found and found[key].config == config for key, config in owed.items())

@@ -40,9 +40,9 @@ from fault_parts import HANG, SLACK, Crew, Tally, Yard, ended, kill, yard
 from fault_places import Clock, disk, set_writable
 from figures import Goal, Report, parser
 
-from tunewright.sharing.flight import LEASE
-from tunewright.stores import places
-from tunewright.stores.postgres.target import SECONDS as POSTGRES_SECONDS
+from tunewright.stores import locations as places
+from tunewright.stores.postgres.location import SECONDS as POSTGRES_SECONDS
+from tunewright.stores.singleflight import LEASE
 from tunewright.stores.sqlite import SqliteStore
 
 TUNERS = 4
@@ -75,7 +75,7 @@ def writers(yard: Yard, tally: Tally) -> None:
     """Processes that write are killed."""
     for location in (str(yard.fresh("writers") / "store.sqlite"), yard.postgres.location):
         agreed: dict[str, str] = {}
-        places.at(location).put(children.known(0))
+        places.open_single(location).put(children.known(0))
         for _ in range(yard.times(4, 25)):
             logs = [yard.folder / f"writer{next(yard.numbers)}" for _ in range(4)]
             with Crew() as crew:
@@ -85,11 +85,11 @@ def writers(yard: Yard, tally: Tally) -> None:
                 for member in members:
                     time.sleep(yard.rng.uniform(0.0, 0.15))
                     kill(member)
-            store = places.at(location)
+            store = places.open_single(location)
             for log in logs:
                 wrong, worst = _written(store, log, agreed)
                 tally.note(f"a writer to {engine_of(location)}", wrong, worst)
-        found: Any = places.at(location)
+        found: Any = places.open_single(location)
         if faults := list(found.faults()):
             tally.note("writers", faults)
 
@@ -181,13 +181,13 @@ def _led(
     if searches != 1:
         # One that is killed between its decision and its log has published for all.
         published = children.key_of(name)
-        if not (searches == 0 and places.at(location).get(published) is not None):
+        if not (searches == 0 and places.open_single(location).get(published) is not None):
             wrong.append(f"{searches} searches were made to the end")
     if len({words[4] for words in lines}) != 1:
         wrong.append("not all have the same bytes")
     if len(lines) != len(survivors) + finished:
         wrong.append(f"{len(lines)} of {len(survivors)} ended")
-    stands = places.at(location).get(children.key_of(name))
+    stands = places.open_single(location).get(children.key_of(name))
     if stands is None or children.wire.dump_decision(stands).hex() not in {words[4] for words in lines}:
         wrong.append("what stands is not what they believe")
     return wrong, max((float(words[3]) for words in lines), default=moment) - moment

@@ -25,12 +25,12 @@ from figures import Goal, Report, Series, parser
 
 from tunewright import C, Config, In, Knob, Out, Space, tune
 from tunewright.cases.inputs import Inputs
-from tunewright.model.trial import Entry, Trial
-from tunewright.pools.isolate import Isolated
+from tunewright.model.trial import Trial, TrialRequest
 from tunewright.pools.process import ProcessPool
+from tunewright.pools.worker import IsolatedAttempt
 from tunewright.ports.pool import Pool
-from tunewright.sharing import wire
-from tunewright.testing.raylets import command, inside, raylets
+from tunewright.stores import serialization
+from tunewright.testing.ray_cluster import command, inside, raylets
 
 HERE = Path(__file__).resolve().parent
 WARM = 20
@@ -61,16 +61,16 @@ def rate(trials: Iterable[Any], warm: int, measured: int) -> float:
     return got / (time.perf_counter() - began)
 
 
-def entries() -> Iterator[Entry]:
-    return (Entry(Config(step=i)) for i in count())
+def entries() -> Iterator[TrialRequest]:
+    return (TrialRequest(Config(step=i)) for i in count())
 
 
 def ours(name: str, total: int) -> float:
     """Trials per second through the pool."""
-    from tunewright.pools.ray import RayPool
+    from tunewright.fleet.ray import RayPool
 
     target = f"{HERE / 'fleet_payload.py'}:{name}"
-    attempt = Isolated(None, (Inputs(),), Path(tempfile.gettempdir()), target)  # type: ignore[arg-type]
+    attempt = IsolatedAttempt(None, (Inputs(),), Path(tempfile.gettempdir()), target)  # type: ignore[arg-type]
     run = RayPool(2).run(attempt, islice(entries(), total + WARM))
     return rate(run, WARM, total)
 
@@ -84,19 +84,19 @@ def bare(name: str, total: int) -> float:
     @ray.remote(num_cpus=0)
     class Bare:
         def attempt(self, body: bytes) -> bytes:
-            return wire.encode(fleet_payload.answer(wire.decode(body, Entry), seconds))
+            return serialization.encode(fleet_payload.answer(serialization.decode(body, TrialRequest), seconds))
 
     actor: Any = Bare.remote()
 
     def answers() -> Iterator[Trial]:
         flying: list[Any] = []
         for entry in islice(entries(), total + WARM):
-            flying.append(actor.attempt.remote(wire.encode(entry)))
+            flying.append(actor.attempt.remote(serialization.encode(entry)))
             if len(flying) < 2:
                 continue
             (done,), flying = ray.wait(flying, num_returns=1)
-            yield wire.decode(ray.get(done), Trial)
-        yield from (wire.decode(ray.get(one), Trial) for one in flying)
+            yield serialization.decode(ray.get(done), Trial)
+        yield from (serialization.decode(ray.get(one), Trial) for one in flying)
 
     try:
         return rate(answers(), WARM, total)
@@ -122,13 +122,13 @@ def compiled(make: Callable[[], Pool], first: int, total: int) -> tuple[float, b
     """Trials per second of configs that nobody has compiled, and whether all worked."""
     with tempfile.TemporaryDirectory() as cache:
         recipe = Inputs.like(heavy.parameters, [np.ones(256), np.empty(1)], {"N": 256})
-        attempt = Isolated(None, (recipe,), Path(cache), f"{HERE / 'fleet.py'}:heavy")  # type: ignore[arg-type]
+        attempt = IsolatedAttempt(None, (recipe,), Path(cache), f"{HERE / 'fleet.py'}:heavy")  # type: ignore[arg-type]
         # More than are counted: both are measured while they are in full swing.
         configs = [Config(STEP=1 + i % 4, VARIANT=first + i) for i in range(total + 16)]
         trials: list[Trial] = []
 
         def kept() -> Iterator[Trial]:
-            for trial in make().run(attempt, map(Entry, configs)):
+            for trial in make().run(attempt, map(TrialRequest, configs)):
                 trials.append(trial)
                 yield trial
 
@@ -154,7 +154,7 @@ def ceiling(total: int) -> float:
 
 def overlap(report: Report, quick: bool) -> None:
     """Builders apart against one process that does both in turn."""
-    from tunewright.pools.ray import RayPool
+    from tunewright.fleet.ray import RayPool
 
     total, pairs, ceilings = 8 if quick else 40, [], []
     for number in range(1 if quick else 5):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tunewright.model.trial import Entry, Stage, Timing, Trial
+from tunewright.model.trial import Stage, Timing, Trial, TrialRequest
 
 
 class Payload:
@@ -15,20 +15,20 @@ class Payload:
         self.seconds = seconds
         self.nbytes = 0
 
-    def bench(self, cases: Any, cache: Any) -> Payload:
+    def make_evaluator(self, cases: Any, cache: Any) -> Payload:
         return self
 
     def prepare(self) -> None: ...
 
-    def built(self, config: Any) -> list[Any]:
+    def build_artifacts(self, config: Any) -> list[Any]:
         return []
 
-    def __call__(self, entry: Entry, watch: Any) -> Trial:
+    def __call__(self, entry: TrialRequest, watch: Any) -> Trial:
         watch(Stage.TIME)
         return answer(entry, self.seconds)
 
 
-def answer(entry: Entry, seconds: float) -> Trial:
+def answer(entry: TrialRequest, seconds: float) -> Trial:
     time.sleep(seconds)
     return Trial(entry.config, Timing((1e-3,) * 12, "wall"), 0.0, seconds, at=time.time())
 
@@ -40,7 +40,7 @@ hundred = Payload(0.100)
 class Told(Payload):
     """Takes as long as its config says."""
 
-    def __call__(self, entry: Entry, watch: Any) -> Trial:
+    def __call__(self, entry: TrialRequest, watch: Any) -> Trial:
         watch(Stage.TIME)
         return answer(entry, float(entry.config["micro"]) / 1e6)  # type: ignore[arg-type]
 

@@ -30,18 +30,18 @@ from search import OWN, SHARED
 
 from tunewright import Config
 from tunewright.cases.inputs import Inputs
-from tunewright.fronts.campaign.driver import Driver, Seat
-from tunewright.fronts.campaign.ledger import Ledger
-from tunewright.fronts.campaign.plan import Item, Plan
-from tunewright.fronts.campaign.work import Order, Outcome
-from tunewright.laboratory.tables import OnDisk, Table
-from tunewright.model.trial import Entry, Timing, Trial
-from tunewright.pools.isolate import Isolated
+from tunewright.fleet.campaign.ledger import CampaignLedger
+from tunewright.fleet.campaign.plan import CampaignItem, CampaignPlan
+from tunewright.fleet.campaign.portion import PortionRequest, PortionResult
+from tunewright.fleet.campaign.scheduler import CampaignDevice, CampaignScheduler
+from tunewright.model.trial import Timing, Trial, TrialRequest
+from tunewright.pools.worker import IsolatedAttempt
 from tunewright.ports.strategy import Prior, Source
-from tunewright.stores import places
+from tunewright.replay.tables import RecordedTable, RecordingFile
+from tunewright.stores import locations
 from tunewright.strategies.portfolio import Portfolio
 from tunewright.testing.keys import other_key
-from tunewright.testing.raylets import command, inside, raylets
+from tunewright.testing.ray_cluster import command, inside, raylets
 
 HERE = Path(__file__).resolve().parent
 KINDS = ("A100", "A4000", "A6000", "MI250X", "W6600", "W7800")
@@ -63,23 +63,23 @@ class Units:
     station: float = 0.0  # a device's own machine, for a trial, beyond what was recorded
 
 
-class NoSeats:
+class InstantDevices:
     """Devices that answer at once: what is left is the driver."""
 
     def __init__(self) -> None:
-        self.done: list[tuple[Item, Outcome]] = []
+        self.done: list[tuple[CampaignItem, PortionResult]] = []
 
-    def free(self) -> list[Seat]:
-        return [] if self.done else [Seat("x", "here")]
+    def free(self) -> list[CampaignDevice]:
+        return [] if self.done else [CampaignDevice("x", "here")]
 
-    def give(self, seat: Seat, order: Order) -> None:
-        self.done.append((order.item, Outcome("x", tried=1, gain=2.0, default_seconds=1e-3, remains=0.5)))
+    def submit(self, device: CampaignDevice, request: PortionRequest) -> None:
+        self.done.append((request.item, PortionResult("x", tried=1, gain=2.0, default_seconds=1e-3, remains=0.5)))
 
     def results(self) -> Iterator[Any]:
         while self.done:
             yield self.done.pop()
 
-    def paces(self, order: Order) -> dict[Seat, float]:
+    def time_defaults(self, request: PortionRequest) -> dict[CampaignDevice, float]:
         return {}
 
     def close(self) -> None: ...
@@ -88,18 +88,18 @@ class NoSeats:
 class Unwatched:
     """Nobody looks on."""
 
-    def gave(self, seat: Seat, order: Order) -> None: ...
+    def portion_started(self, device: CampaignDevice, request: PortionRequest) -> None: ...
 
-    def took(self, standing: Any, outcome: Any) -> None: ...
+    def portion_finished(self, state: Any, result: Any) -> None: ...
 
 
 def portion_cost(folder: Path, items: int, portions: int) -> float:
     """Seconds of the driver for a portion, with so many items to choose from."""
-    made = tuple(Item("t", "k", {"N": i}, "here") for i in range(items))
-    plan = Plan("units", made, str(portions), 1, 0.0, {})
-    ledger = Ledger(places.truth(str(folder / f"{items}.sqlite")), plan)
+    made = tuple(CampaignItem("t", "k", {"N": i}, "here") for i in range(items))
+    plan = CampaignPlan("units", made, str(portions), 1, 0.0, {})
+    ledger = CampaignLedger(locations.open_authoritative(str(folder / f"{items}.sqlite")), plan)
     began = time.process_time()
-    Driver(plan, ledger, NoSeats(), Unwatched()).run()
+    CampaignScheduler(plan, ledger, InstantDevices(), Unwatched()).run()
     return (time.process_time() - began) / portions
 
 
@@ -107,7 +107,7 @@ def measured(trial: float) -> Units:
     """What driver and store need, in CPU time of this machine: others on it do not count."""
     with tempfile.TemporaryDirectory() as folder:
         portion = portion_cost(Path(folder), ITEMS, 1000)
-        store, key = places.truth(str(Path(folder) / "s.sqlite")), other_key()
+        store, key = locations.open_authoritative(str(Path(folder) / "s.sqlite")), other_key()
         made = [Trial(Config(step=i), Timing((1e-3,) * 12, "wall"), 0.1, 0.1, at=time.time()) for i in range(500)]
         began = time.process_time()
         for trial_ in made:
@@ -217,7 +217,7 @@ def kinds(spaces: Path) -> list[Times]:
     """Compile and run times of six kinds of devices, as recorded; without these, of the project's own recordings."""
     found = []
     for paths in by_kind(spaces).values():
-        trials = [t for path in paths for t in OnDisk(path).load().trials]
+        trials = [t for path in paths for t in RecordingFile(path).load().trials]
         build, run = (np.nan_to_num([getattr(t, name) for t in trials]) for name in ("build_seconds", "run_seconds"))
         found.append((np.asarray(build), np.maximum(run, 1e-3)))
     return found
@@ -242,12 +242,12 @@ def scale(report: Report, quick: bool, spaces: Path, units: Units) -> None:
 
 def real(nodes: int, sleeps: list[float]) -> tuple[float, float]:
     """Trials per second through the pool on so many raylets, and the driver's CPU seconds for each."""
-    from tunewright.pools.ray import RayPool
+    from tunewright.fleet.ray import RayPool
 
     target = f"{HERE / 'fleet_payload.py'}:told"
-    attempt = Isolated(None, (Inputs(),), Path(tempfile.gettempdir()), target)  # type: ignore[arg-type]
+    attempt = IsolatedAttempt(None, (Inputs(),), Path(tempfile.gettempdir()), target)  # type: ignore[arg-type]
     configs = [Config(step=i, micro=int(1e6 * seconds)) for i, seconds in enumerate(sleeps)]
-    came = RayPool(DEPTH * nodes, f"n{nodes}").run(attempt, map(Entry, configs))
+    came = RayPool(DEPTH * nodes, f"n{nodes}").run(attempt, map(TrialRequest, configs))
     first, last = window(nodes, sleeps)
     for _ in range(first):
         next(came)
@@ -299,7 +299,7 @@ def check(report: Report, quick: bool, spaces: Path) -> float:
     return unit
 
 
-def searched(table: Table, seed: int, width: int, overhead: float, most: int) -> tuple[float, float]:
+def searched(table: RecordedTable, seed: int, width: int, overhead: float, most: int) -> tuple[float, float]:
     """Best time and wall-clock of a search with so many devices, in simulated time."""
     search, heap, order = Portfolio(table.space, np.random.default_rng(seed)), [], count()
     now, best, asked = 0.0, np.inf, 0
@@ -320,7 +320,7 @@ def speedup(report: Report, quick: bool, spaces: Path, units: Units) -> None:
     paths = [path for paths in by_kind(spaces).values() for path in paths]
     gains, quality = [], []
     for path in paths[:2] if quick else paths:
-        table = OnDisk(path).load()
+        table = RecordingFile(path).load()
         most = 60 if quick else 200
         runs = [[searched(table, seed, w, units.trial, most) for w in (1, 8)] for seed in range(SEEDS[quick])]
         gains += [one[1] / eight[1] for one, eight in runs]
@@ -335,7 +335,7 @@ def speedup(report: Report, quick: bool, spaces: Path, units: Units) -> None:
 
 
 def evaluations(
-    table: Table, seed: int, earlier: list[tuple[Table, list[Trial]]], most: int = 200
+    table: RecordedTable, seed: int, earlier: list[tuple[RecordedTable, list[Trial]]], most: int = 200
 ) -> tuple[int, list[Trial]]:
     """Evaluations until within 5 % of the optimum, and all trials; what earlier devices found comes first."""
     search = Portfolio(table.space, np.random.default_rng(seed))
@@ -358,11 +358,11 @@ def transfer(report: Report, quick: bool, spaces: Path) -> None:
         report.lines.append("transfer: needs one kernel recorded on several kinds of devices; see --spaces")
         return
     for kernel in KERNELS:
-        tables = [OnDisk(spaces / f"{kernel}-{kind}.parquet").load() for kind in KINDS[:3]]
+        tables = [RecordingFile(spaces / f"{kernel}-{kind}.parquet").load() for kind in KINDS[:3]]
         shared: list[list[int]] = [[] for _ in tables]
         alone: list[list[int]] = [[] for _ in tables]
         for seed in range(SEEDS[quick]):
-            earlier: list[tuple[Table, list[Trial]]] = []
+            earlier: list[tuple[RecordedTable, list[Trial]]] = []
             for number, table in enumerate(tables):
                 found, trials = evaluations(table, seed, earlier)
                 shared[number].append(found)

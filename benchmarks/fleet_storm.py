@@ -25,8 +25,8 @@ from typing import Any
 
 from figures import Goal, Report, parser
 
-from tunewright.stores import places
-from tunewright.testing.raylets import Raylets, command, inside, raylets
+from tunewright.stores import locations
+from tunewright.testing.ray_cluster import Raylets, command, inside, raylets
 
 HERE = Path(__file__).resolve().parent
 MACHINES = 4
@@ -70,7 +70,7 @@ class Storm:
         self.stopped: list[tuple[float, int]] = []
         self.acknowledged: set[Any] = set()
         self.driver: subprocess.Popen[bytes] | None = None
-        self.store = places.truth(str(folder / "store.sqlite"))
+        self.store = locations.open_authoritative(str(folder / "store.sqlite"))
         self.file = folder / "campaign.toml"
         shutil.copy(HERE / "storm_kernel.py", folder)
         self.file.write_text(
@@ -93,7 +93,7 @@ class Storm:
         verb = "resume" if self.counts["driver"] and self.journal() else "run"
         log = (self.folder / "driver.log").open("ab")
         environ = {**os.environ, "RAY_ADDRESS": self.machines.cluster.address}
-        argv = [sys.executable, "-m", "tunewright", "campaign", verb, str(self.file)]
+        argv = [sys.executable, "-m", "tunewright", "fleet", verb, str(self.file)]
         self.driver = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)
 
     def journal(self) -> list[Any]:
@@ -116,10 +116,10 @@ class Storm:
         return bool(found)
 
     def _worker(self) -> bool:
-        return self._kill("tunewright.pools.child")
+        return self._kill("tunewright.pools.worker_main")
 
     def _captain(self) -> bool:
-        return self._kill("ray::Captain")
+        return self._kill("ray::DeviceActor")
 
     def _link(self) -> bool:
         node = self.random.choice(self.nodes)

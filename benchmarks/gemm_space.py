@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from tunewright.measure.clock import HostTimer, Regime, Visit, visitor
+from tunewright.measure.clock import HostTimer, Regime, Sampler, make_sampler
 from tunewright.model.signature import Signature
 
 TUTORIAL = Path(__file__).resolve().parent.parent / "tutorials" / "1_gemm.py"
@@ -97,7 +97,7 @@ class Metered:
         return took
 
 
-def one_round(visits: Sequence[Visit], rng: np.random.Generator) -> NDArray[np.float64]:
+def one_round(visits: Sequence[Sampler], rng: np.random.Generator) -> NDArray[np.float64]:
     """Seconds of every visit, made in random order."""
     seconds = np.empty(len(visits))
     for i in rng.permutation(len(visits)):
@@ -138,7 +138,7 @@ class Truth:
 
     def __init__(self, timers: Sequence[Metered], regime: Regime) -> None:
         self._rng = np.random.default_rng(1)
-        self._visits = [visitor(timer, None, regime) for timer in timers]
+        self._visits = [make_sampler(timer, None, regime) for timer in timers]
         self._followed = np.arange(len(timers))
         screened = self._block(SCREENED)
         screened -= np.median(screened, axis=1, keepdims=True)

@@ -37,8 +37,8 @@ from figures import Goal, Report, parser
 
 from tunewright.errors import StoreError
 from tunewright.ports.store import Store
-from tunewright.stores.guarded import Guarded
-from tunewright.stores.mirrored import Mirrored
+from tunewright.stores.circuit_breaker import CircuitBreakerStore
+from tunewright.stores.mirror import MirrorStore
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing import servers
 
@@ -53,7 +53,7 @@ GOALS = tuple(
 PATIENCE = 300.0
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["bare_stores", "tunewright.stores.mirrored", "tunewright.stores.sqlite", "redis", "psycopg"]
+    ["bare_stores", "tunewright.stores.mirror", "tunewright.stores.sqlite", "redis", "psycopg"]
 )
 
 
@@ -103,7 +103,7 @@ def plugin(engine: str) -> Any:
 def opened(task: Task, mirror: Path) -> Store:
     """The store alone, or as a session holds it."""
     store: Store = plugin(task.engine).at(task.location)
-    return store if task.shape == "bare" else Mirrored(Guarded(store), SqliteStore(mirror))
+    return store if task.shape == "bare" else MirrorStore(CircuitBreakerStore(store), SqliteStore(mirror))
 
 
 def member(task: Task, ready: Any, told: Any, over: Any) -> None:

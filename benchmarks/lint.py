@@ -35,9 +35,9 @@ from figures import Goal, Report, parser
 from lint_kernels import Planted
 
 import tunewright as tw
-from tunewright.fronts.perturbations import perturbations
-from tunewright.fronts.perturbing import perturbed
-from tunewright.fronts.tuned import Tuned
+from tunewright.kernel.tuned import Tuned
+from tunewright.keylint.perturb import perturb_kernel
+from tunewright.keylint.perturbations import perturbations
 
 KINDS = ("needless", "missing", "fresh")
 GOALS = tuple(Goal(f"{kind}.{figure}", ">=", 0.9) for kind in KINDS for figure in ("precision", "recall"))
@@ -140,7 +140,7 @@ def missing_in_kernels(score: Score, report: Report, chosen: Sequence[Planted], 
             if not truth.clear:
                 report.lines.append(f"  void    {one.name:34} no mutant here, by plain timing: {_list(planted)}")
                 continue
-        found = perturbed(kernel, one.sizes)
+        found = perturb_kernel(kernel, one.sizes)
         reported = {str(change.sort) for change in found.changes}
         said = score.add(one.name, truth.clear, reported - (truth.perhaps - truth.clear))
         by = ", ".join(f"{c.name} {c.gain.ratio:.2f}x/{c.reverse.ratio:.2f}x" for c in found.changes)

@@ -15,10 +15,15 @@ from typing import Any
 import numpy as np
 
 import tunewright as tw
-from tunewright.fronts.perturbations import Sort, at
-from tunewright.fronts.tuned import Tuned
+from tunewright.kernel.tuned import Tuned
+from tunewright.keylint.perturbations import PerturbationKind, copy_at_offset
 
-VALUES, PLACE, SCALAR, SIZE = Sort.VALUES, Sort.PLACE, Sort.SCALAR, Sort.SIZE
+VALUES, PLACE, SCALAR, SIZE = (
+    PerturbationKind.VALUES,
+    PerturbationKind.PLACE,
+    PerturbationKind.SCALAR,
+    PerturbationKind.SIZE,
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Planted:
     name: str
     function: Callable[..., Any]
     sizes: dict[str, int]
-    misses: frozenset[Sort] = frozenset()
+    misses: frozenset[PerturbationKind] = frozenset()
     declared: dict[str, Any] = field(default_factory=dict)
     ways: tuple[Any, ...] = ("plain", "other")
 
@@ -41,7 +46,7 @@ MUTANTS: list[Planted] = []
 CONTROLS: list[Planted] = []
 
 
-def mutant(*misses: Sort, n: int = 2000, **declared: Any) -> Callable[[Any], Any]:
+def mutant(*misses: PerturbationKind, n: int = 2000, **declared: Any) -> Callable[[Any], Any]:
     """Plant a kernel whose key misses that."""
 
     def planted(function: Any) -> Any:
@@ -248,14 +253,14 @@ def words(x: tw.In("N"), *, way):
 
 
 def _off_line(N: int) -> list[Any]:  # noqa: N803 - a size's name
-    return [at(np.random.default_rng(0).standard_normal(N), 16)[0], np.empty(N)]
+    return [copy_at_offset(np.random.default_rng(0).standard_normal(N), 16)[0], np.empty(N)]
 
 
 @mutant(PLACE, inputs=_off_line)
 def lines(x: tw.In("N"), y: tw.Out("N"), *, way):
     """What begins with a cache line needs no copy."""
     if way == "other":
-        source = x if x.__array_interface__["data"][0] % 64 == 0 else at(x, 0)[0]
+        source = x if x.__array_interface__["data"][0] % 64 == 0 else copy_at_offset(x, 0)[0]
         np.sqrt(np.abs(source, out=y), out=y)
         return
     y[:6] = [math.sqrt(abs(v)) for v in x[:6].tolist()]

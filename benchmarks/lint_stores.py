@@ -13,22 +13,22 @@ import msgspec
 import numpy as np
 
 from tunewright.cases.inputs import Inputs
-from tunewright.measure.attempt import Bench
+from tunewright.keylint import findings
+from tunewright.measure.evaluator import Evaluator
 from tunewright.model.decision import Problem
 from tunewright.model.device import Device
 from tunewright.model.key import Key
-from tunewright.model.signature import Reading, Signature
+from tunewright.model.signature import CallSignature, Signature
 from tunewright.ports.backend import Kernel
-from tunewright.report import linting
 from tunewright.session import Session
 from tunewright.settings import Settings
 from tunewright.spaces.config import Config
 from tunewright.spaces.rule import Knob
 from tunewright.spaces.space import Space
 from tunewright.stores.memory import MemoryStore
-from tunewright.testing.torture import weather
-from tunewright.testing.torture.machine import Machine, Truth
-from tunewright.testing.torture.weather import Weather
+from tunewright.testing.torture import disturbances as weather
+from tunewright.testing.torture.disturbances import Disturbance
+from tunewright.testing.torture.machine import SimulatedMachine, Truth
 
 SPACE = Space(Knob("tile", [8, 16, 32, 64, 128, 256]), Knob("unroll", [1, 2, 4, 8]))
 CONFIGS = list(SPACE)
@@ -76,7 +76,7 @@ class Stored:
     fields: dict[str, Sequence[Any]]
     shift: dict[str, Sequence[float]]
     planted: set[str] = field(default_factory=set)
-    weather: Weather = weather.QUIET
+    weather: Disturbance = weather.QUIET
     trials: int = 0
 
 
@@ -95,11 +95,11 @@ def truth(stored: Stored, places: Mapping[str, int]) -> Truth:
 class Simulated:
     """A backend whose kernels run on a simulated machine."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: SimulatedMachine) -> None:
         self._machine = machine
 
-    def signature(self, kernel: Kernel) -> Reading:
-        return Reading.of(kernel.parameters)
+    def signature(self, kernel: Kernel) -> CallSignature:
+        return CallSignature.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
         return KEY
@@ -118,7 +118,7 @@ class Simulated:
 class Launched:
     """A candidate of a simulated machine."""
 
-    machine: Machine
+    machine: SimulatedMachine
     candidate: int
 
     def __call__(self) -> None:
@@ -139,16 +139,16 @@ class Clock:
     def flush(self, *, whole: bool) -> None: ...
 
 
-def tune(session: Session, key: Key, machine: Machine, *, fresh: bool = False) -> None:
+def tune(session: Session, key: Key, machine: SimulatedMachine, *, fresh: bool = False) -> None:
     """One key, as a user would."""
     kernel = Kernel("simulated", lambda: None, (), Path())
-    bench = Bench(Simulated(machine), kernel, (Inputs(),), DEFAULT)
+    bench = Evaluator(Simulated(machine), kernel, (Inputs(),), DEFAULT)
     session.tune(Problem(key, SPACE, DEFAULT), bench, fresh=fresh)
 
 
 def opened(trials: int, seed: int) -> Session:
     how = {"strategy": "random", "trials": trials} if trials else {"strategy": "exhaustive", "trials": 0}
-    return Session(Settings(pool="serial", seed=seed, worth=0.0, **how), store=MemoryStore())
+    return Session(Settings(pool="serial", seed=seed, min_expected_gain=0.0, **how), store=MemoryStore())
 
 
 def reported(stored: Stored, seed: int) -> set[str]:
@@ -159,8 +159,8 @@ def reported(stored: Stored, seed: int) -> set[str]:
         key = KEY
         for name, place in places.items():
             key = turned(key, name, stored.fields[name][place])
-        tune(session, key, Machine(truth(stored, places), stored.weather, (seed, number)))
-    found = linting.fields(session.store.decisions(), session.store.trials)
+        tune(session, key, SimulatedMachine(truth(stored, places), stored.weather, (seed, number)))
+    found = findings.check_fields(session.store.decisions(), session.store.trials)
     return {" + ".join(one.names) for one in found if one.needless}
 
 
@@ -170,7 +170,7 @@ class Again:
 
     name: str
     shift: float
-    weather: Weather
+    weather: Disturbance
 
     @property
     def planted(self) -> set[str]:
@@ -182,10 +182,10 @@ def contradicted(again: Again, seed: int) -> set[str]:
     session = opened(0, seed)
     for number, shift in enumerate((0.0, again.shift)):
         hidden = Stored("", {}, {"hidden": [shift]})
-        machine = Machine(truth(hidden, {"hidden": 0}), again.weather, (seed, number))
+        machine = SimulatedMachine(truth(hidden, {"hidden": 0}), again.weather, (seed, number))
         tune(session, KEY, machine, fresh=True)
     store: Any = session.store
-    found = linting.contradictions(KEY, store.history(KEY), list(store.trials(KEY)))
+    found = findings.find_contradictions(KEY, store.history(KEY), list(store.trials(KEY)))
     return {"contradiction"} if found else set()
 
 

@@ -21,38 +21,40 @@ import numpy as np
 from figures import Report, parser
 from search import LEFT_OUT, LOKO, SHARED, kernel_of, made_up, say
 
-from tunewright.laboratory.contenders import Contender
-from tunewright.laboratory.crew import traces
-from tunewright.laboratory.ledger import Ledger
-from tunewright.laboratory.replays import Terms, jobs
-from tunewright.laboratory.scores import Score
-from tunewright.laboratory.tables import OnDisk
+from tunewright.replay.ledger import TraceLog
+from tunewright.replay.registry import ReplayedStrategy
+from tunewright.replay.runs import ReplayOptions, make_jobs
+from tunewright.replay.scores import TraceScore
+from tunewright.replay.tables import RecordingFile
+from tunewright.replay.workers import collect_traces
 
 MIDDLE = {"near": 1.5, "far": 3.0}
 CANDIDATES: dict[str, dict[str, Any]] = {
     "as shipped": {},
     "middle scales": MIDDLE,
-    "as sure as the model": {**MIDDLE, "doubt": 1.0},
-    "less sure": {**MIDDLE, "doubt": 1.5},
-    "far less sure": {**MIDDLE, "doubt": 3.0},
+    "as sure as the model": {**MIDDLE, "uncertainty_scale": 1.0},
+    "less sure": {**MIDDLE, "uncertainty_scale": 1.5},
+    "far less sure": {**MIDDLE, "uncertainty_scale": 3.0},
     "no slope": {**MIDDLE, "slope": 0.0},
     "gentler": {**MIDDLE, "slope": 0.3},
     "longer scales": {"near": 2.0, "far": 4.0},
     "slow counts less": {**MIDDLE, "reach": 1.0},
-    "as it was": {"doubt": 1.0, "slope": 0.3, "reach": 1.0},
+    "as it was": {"uncertainty_scale": 1.0, "slope": 0.3, "reach": 1.0},
 }
 AT = (25, 50, 100)
 FIRST = 1000
 """The first seed: none that a table of results is made with."""
 
 
-def scored(origins: Sequence[OnDisk], seeds: int, ledger: Ledger, workers: int) -> dict[str, dict[str, float]]:
+def scored(origins: Sequence[RecordingFile], seeds: int, ledger: TraceLog, workers: int) -> dict[str, dict[str, float]]:
     """The score of each candidate on each kernel."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, settings in CANDIDATES.items():
-        wanted = jobs(origins, [Contender("portfolio", settings)], range(FIRST, FIRST + seeds), Terms(max(AT)))
-        for trace in traces(wanted, ledger, workers=workers):
-            ratios = Score.of(trace, AT).ratios
+        wanted = make_jobs(
+            origins, [ReplayedStrategy("portfolio", settings)], range(FIRST, FIRST + seeds), ReplayOptions(max(AT))
+        )
+        for trace in collect_traces(wanted, ledger, workers=workers):
+            ratios = TraceScore.of(trace, AT).ratios
             found.setdefault(name, {}).setdefault(trace.kernel, []).append(float(np.mean([ratios[k] for k in AT])))
         say(f"{name}: " + ", ".join(f"{kernel} {np.mean(s):.4f}" for kernel, s in sorted(found[name].items())))
     return {name: {kernel: float(np.mean(s)) for kernel, s in by.items()} for name, by in found.items()}
@@ -73,9 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     takes.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = takes.parse_args(arguments)
     report = Report()
-    with tempfile.TemporaryDirectory() as made, Ledger(given.out or Path(made)) as ledger:
+    with tempfile.TemporaryDirectory() as made, TraceLog(given.out or Path(made)) as ledger:
         paths = [path for path in sorted(given.spaces.glob("*.parquet")) if path.stem not in LEFT_OUT]
-        origins = [OnDisk(path) for path in paths] or made_up(Path(made))
+        origins = [RecordingFile(path) for path in paths] or made_up(Path(made))
         if given.quick:
             origins = list({kernel_of(origin): origin for origin in origins}.values())[:2]
         scores = scored(origins, given.seeds or (1 if given.quick else 8), ledger, given.workers)

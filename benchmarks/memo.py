@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from figures import Goal, Paired, Report, Series, parser
 
-from tunewright.fronts.memo import memo, persistent_memo
+from tunewright.memoization import memo, persistent_memo
 from tunewright.stores.sqlite import SqliteStore
 
 GOALS = (

@@ -46,7 +46,7 @@ from figures import Goal, Report, parser
 import tunewright
 from tunewright.backends.replay import Recording
 from tunewright.interop import kernel_tuner, t4
-from tunewright.interop.table import FRAMEWORK, RUNS, VERIFY, Table
+from tunewright.interop.table import FRAMEWORK, RUNS, VERIFY, ForeignTable
 from tunewright.model.trial import Timing, Trial
 from tunewright.spaces.config import Config
 from tunewright.spaces.rule import Knob
@@ -56,7 +56,7 @@ SHARED = HERE.parent.parent / "shared" / "spaces"
 KERNELS = ("convolution", "dedispersion")
 DEVICES = ("A100", "A4000", "A6000", "MI250X", "W6600", "W7800")
 PEERS = ("simulated_annealing", "genetic_algorithm", "adaptive_tabu_greywolf")
-PLUG = "from tunewright.interop.searching import Search\n\n__all__ = ['Search']\n"
+PLUG = "from tunewright.interop.kernel_tuner_strategy import KernelTunerStrategy as Search\n\n__all__ = ['Search']\n"
 SCORINGS = 20
 """How often the same runs are scored: the package draws samples of them, and where few evaluations lie before the
 cut-off (8 on convolution-W6600) one scoring differs from the next by more than a tenth."""
@@ -115,7 +115,7 @@ def code() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def recorded(path: Path) -> Table:
+def recorded(path: Path) -> ForeignTable:
     """The recording at `path`, with what its table says beyond ours: runs, and what verifying took."""
     from pyarrow import parquet
 
@@ -130,10 +130,12 @@ def recorded(path: Path) -> Table:
         for row, trial in enumerate(recording.trials.values())
     ]
     sizes = tuple(about.get("problem_size", (1,)))
-    return Table(about["kernel"], about["device"], recording.space.knobs, tuple(trials), recording.constraints, sizes)
+    return ForeignTable(
+        about["kernel"], about["device"], recording.space.knobs, tuple(trials), recording.constraints, sizes
+    )
 
 
-def made_up(device: str) -> Table:
+def made_up(device: str) -> ForeignTable:
     """A space that nobody measured: four knobs and a rule, one good region, an uneven floor, some failures."""
     shift = 1 + DEVICES.index(device)
     knobs = (
@@ -152,10 +154,10 @@ def made_up(device: str) -> Table:
         rough = (block * 7 + tile * 13 + unroll * 29 + vector * 31 + shift * 17) % 23 / 100
         took = 1e-3 * (1 + far) * (1 + rough)
         trials.append(Trial(config, Timing((took,), "made up"), 0.8 + rough, 32 * took, {RUNS: 32.0}))
-    return Table("made_up", device, knobs, tuple(trials), ("block_size_x * tile <= 2048",), (1024,))
+    return ForeignTable("made_up", device, knobs, tuple(trials), ("block_size_x * tile <= 2048",), (1024,))
 
 
-def gather(folder: Path, *, quick: bool) -> tuple[dict[tuple[str, str], Table], bool]:
+def gather(folder: Path, *, quick: bool) -> tuple[dict[tuple[str, str], ForeignTable], bool]:
     """The spaces by kernel and device, and whether they are made up."""
     kernels, devices = (KERNELS[:1], DEVICES[:2]) if quick else (KERNELS, DEVICES)
     if all((folder / f"{kernel}-{device}.parquet").is_file() for kernel in kernels for device in devices):
@@ -164,7 +166,7 @@ def gather(folder: Path, *, quick: bool) -> tuple[dict[tuple[str, str], Table], 
     return {("made_up", device): made_up(device) for device in DEVICES[:2]}, True
 
 
-def lay_out(work: Path, tables: dict[tuple[str, str], Table]) -> None:
+def lay_out(work: Path, tables: dict[tuple[str, str], ForeignTable]) -> None:
     """Write the spaces as the hub has them, and the file through which ours are plugged in."""
     for (kernel, device), table in tables.items():
         place = work / "hub" / kernel

@@ -41,9 +41,9 @@ from figures import Goal, Report, Series, parser
 from mlir_peers import Peer, interpreter
 
 import tunewright as tw
-from tunewright.backends.mlir import Mlir, payloads
-from tunewright.backends.mlir.products import product_plan
 from tunewright.engine.budget import Budget
+from tunewright.mlir import Mlir, payloads
+from tunewright.mlir.gemm_plans import gemm_plan
 from tunewright.model.decision import Decision
 from tunewright.model.trial import Timing
 
@@ -79,7 +79,7 @@ def declared(name: str, shape: tuple[int, int, int], threads: int = 1) -> tw.Tun
 
     product.__name__ = product.__qualname__ = name
     payload = payloads.matmul(*shape, after="relu")
-    plan = product_plan(payload, threads=threads)
+    plan = gemm_plan(payload, threads=threads)
     backend = Mlir(payload, plan, threads=threads)
     return tw.tune(plan.space, backend=backend, reference=payload.reference, threads=threads)(product)
 
@@ -102,7 +102,7 @@ def arrays(shape: tuple[int, int, int]) -> list[Any]:
 def searched(kernel: tw.Tuned, args: list[Any], folder: Path, trials: int, seeds: Sequence[Any] = ()) -> Decision:
     """The best schedule found from scratch; `seeds` are for the threaded kernel alone, which inherits a winner."""
     kernel.using(tw.Session(cache=str(folder), resolution=1.0))
-    kernel.declared = msgspec.structs.replace(kernel.declared, seeds=list(seeds))
+    kernel.declaration = msgspec.structs.replace(kernel.declaration, seeds=list(seeds))
     return kernel.tune(*args, budget=Budget(trials))
 
 

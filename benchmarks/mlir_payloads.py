@@ -25,15 +25,15 @@ from typing import Any
 
 import numpy as np
 from figures import Goal, Report, parser
-from mlir import in_turn
 
 import tunewright as tw
-from tunewright.backends.mlir import Mlir, payloads
-from tunewright.backends.mlir.plan import Plan
-from tunewright.backends.mlir.products import product_plan
-from tunewright.backends.mlir.rows import is_row_sum, row_plan
-from tunewright.backends.mlir.writing import Payload
+from mlir import in_turn
 from tunewright.engine.budget import Budget
+from tunewright.mlir import Mlir, payloads
+from tunewright.mlir.gemm_plans import gemm_plan
+from tunewright.mlir.payload import Payload
+from tunewright.mlir.plan import SchedulePlan
+from tunewright.mlir.row_plans import is_row_reduction, row_plan
 
 GOALS = (Goal("geomean_fused", ">=", 1.1),)
 
@@ -49,10 +49,10 @@ class Row:
     fused: bool
 
 
-def tuned(name: str, payload: Payload, plan: Plan, function: Callable[..., Any]) -> tw.Tuned:
+def tuned(name: str, payload: Payload, plan: SchedulePlan, function: Callable[..., Any]) -> tw.Tuned:
     """A kernel that workers find by its name in this file."""
     function.__name__ = function.__qualname__ = name
-    numerics = ["side by side"] if any(map(is_row_sum, payload.operations)) else []
+    numerics = ["side by side"] if any(map(is_row_reduction, payload.operations)) else []
     return tw.tune(plan.space, backend=Mlir(payload, plan), reference=payload.reference, numerics=numerics)(function)
 
 
@@ -73,8 +73,8 @@ _softmax = payloads.softmax(1024, 1024)
 _norm = payloads.layer_norm(1024, 1024)
 _attention = payloads.attention(8, 128, 64)
 
-bias_gelu = tuned("bias_gelu", _gelu, product_plan(_gelu), biased)
-thin_relu = tuned("thin_relu", _relu, product_plan(_relu), biased)
+bias_gelu = tuned("bias_gelu", _gelu, gemm_plan(_gelu), biased)
+thin_relu = tuned("thin_relu", _relu, gemm_plan(_relu), biased)
 batch_product = tuned("batch_product", _batch, row_plan(_batch), batched)
 conv_relu = tuned("conv_relu", _conv, row_plan(_conv), image)
 softmax = tuned("softmax", _softmax, row_plan(_softmax), rows)

@@ -14,7 +14,6 @@ import time
 sys.modules["torch_mlir"] = None  # type: ignore[assignment]
 
 import mlir  # noqa: E402
-
 import tunewright as tw  # noqa: E402
 
 

@@ -35,16 +35,16 @@ import numpy as np
 from figures import Goal, Paired, Report, parser
 
 import tunewright as tw
-from tunewright.backends.opencl import On
 from tunewright.engine.budget import Budget
 from tunewright.errors import TunewrightError
 from tunewright.model.signature import Signature
 from tunewright.model.trial import Timing
+from tunewright.opencl import DeviceSelector
 from tunewright.operators import by_numpy, dispatch
 from tunewright.operators import opencl_kernels as kernels
 from tunewright.operators.registry import installed
 
-ONE = On(units=1)
+ONE = DeviceSelector(units=1)
 SLOWER = 1.03
 GOALS = (
     Goal("gemm.vs_median", ">=", 3),
@@ -238,9 +238,9 @@ def timed(call: Callable[[], Any], count: int) -> Callable[[], float]:
 
 def singles(chosen: Any, args: Sequence[Any]) -> dict[str, Callable[..., Any]]:
     """Each implementation as it comes, ready to launch."""
-    contest = chosen.contest(args)
-    kernel, backend, exact = contest.kernel, contest.backend, Signature.of(contest.parameters, args)
-    starts = {str(start["variant"]): tw.Config(start) for start in contest.declared.seeds}
+    tuned = chosen.kernel_for(args)
+    kernel, backend, exact = tuned.kernel, tuned.backend, Signature.of(tuned.parameters, args)
+    starts = {str(start["variant"]): tw.Config(start) for start in tuned.declaration.seeds}
     return {name: backend.load(kernel, backend.build(kernel, start, exact)) for name, start in starts.items()}
 
 

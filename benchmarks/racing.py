@@ -41,7 +41,7 @@ from gemm_space import MARGIN, Candidate, Metered, Standing, Truth, candidates, 
 from numpy.typing import NDArray
 
 from tunewright.measure import race
-from tunewright.measure.clock import Regime, Visit, visitor
+from tunewright.measure.clock import Regime, Sampler, make_sampler
 
 SIZE = 256
 SPARE = 1.5
@@ -66,8 +66,8 @@ class Field:
     timers: Sequence[Metered]
     seed: int
 
-    def visits(self, regime: Regime) -> list[Visit]:
-        return [visitor(timer, None, regime) for timer in self.timers]
+    def visits(self, regime: Regime) -> list[Sampler]:
+        return [make_sampler(timer, None, regime) for timer in self.timers]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def interleaved(field: Field, regime: Regime) -> Chosen:
 
 def raced(field: Field, regime: Regime) -> Chosen:
     """The library's race: its leader, and what the library would decide."""
-    found = race.run(field.visits(regime), race.Terms(seed=field.seed, span=SPAN))
+    found = race.run_race(field.visits(regime), race.RaceOptions(seed=field.seed, span=SPAN))
     equal = [i for i in found.ties if found.equal(i)]
     yield "race", found.leader
     yield "race_decided", min(equal, key=lambda i: field.ranks[i])

@@ -33,11 +33,11 @@ from figures import Report, parser
 from numpy.typing import NDArray
 
 import tunewright as tw
-from tunewright.backends import arithmetic
+from tunewright.backends import expressions
 from tunewright.backends.host import cpu, digest
 from tunewright.backends.replay import Recording
 from tunewright.errors import BackendError
-from tunewright.measure.clock import visitor
+from tunewright.measure.clock import make_sampler
 from tunewright.model.signature import Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 
@@ -52,7 +52,9 @@ Floats = NDArray[np.float64]
 
 def space(knobs: dict[str, list[Any]], constraints: Sequence[str]) -> tw.Space:
     """A space whose rules can be kept as text."""
-    return tw.Space(*(tw.Knob(name, values) for name, values in knobs.items()), rules=map(arithmetic.rule, constraints))
+    return tw.Space(
+        *(tw.Knob(name, values) for name, values in knobs.items()), rules=map(expressions.parse_rule, constraints)
+    )
 
 
 VECTORS = [f"-O3 -mprefer-vector-width={bits}" for bits in (128, 256, 512)]
@@ -198,7 +200,7 @@ def time_all(job: Job, built: Sequence[Built], folder: Path, passes: int) -> Tim
         args[-1].fill(np.nan)
         launch(*args)
         if np.allclose(args[-1], expected, rtol=1e-4, atol=1e-3):
-            visits[i] = visitor(kernel.backend.timer(launch, args, 1), None)
+            visits[i] = make_sampler(kernel.backend.timer(launch, args, 1), None)
         else:
             wrong[i] = "the result differs from the reference"
     columns = [one_pass(visits, len(built), folder / f"pass-{number}.npy", number) for number in range(passes)]

@@ -41,13 +41,13 @@ from search_peers import Peers
 
 from tunewright import Knob, Space
 from tunewright.backends.replay import Recording
-from tunewright.laboratory.contenders import Contender
-from tunewright.laboratory.crew import traces
-from tunewright.laboratory.ledger import Ledger
-from tunewright.laboratory.replays import Job, Terms, Trace, jobs
-from tunewright.laboratory.scores import Score, grouped, marks, summary
-from tunewright.laboratory.tables import OnDisk
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
+from tunewright.replay.ledger import TraceLog
+from tunewright.replay.registry import ReplayedStrategy
+from tunewright.replay.runs import ReplayJob, ReplayOptions, Trace, make_jobs
+from tunewright.replay.scores import TraceScore, checkpoints, group_scores, summarize
+from tunewright.replay.tables import RecordingFile
+from tunewright.replay.workers import collect_traces
 from tunewright.report import regret
 
 HERE = Path(__file__).resolve().parent
@@ -75,7 +75,7 @@ GOALS = (
     Goal("large_peak_mb", "<", 1000),
 )
 
-Scores = dict[str, list[Score]]
+Scores = dict[str, list[TraceScore]]
 """By strategy."""
 
 
@@ -88,14 +88,14 @@ def settings_for(kernel: str, file: Path = LOKO) -> dict[str, Any]:
 class Bench:
     """What is searched, by whom, how often, and where the traces are kept."""
 
-    origins: Sequence[OnDisk]
+    origins: Sequence[RecordingFile]
     names: Sequence[str]
     seeds: int
     budget: int
     workers: int
-    ledger: Ledger
+    ledger: TraceLog
 
-    def run(self, wanted: Sequence[Job], part: str) -> list[Trace]:
+    def run(self, wanted: Sequence[ReplayJob], part: str) -> list[Trace]:
         """Traces of jobs, with a line of progress now and then."""
         began, said = time.monotonic(), [0.0]
 
@@ -105,22 +105,26 @@ class Bench:
                 left = spent / max(1, done - known) * (len(wanted) - done)
                 say(f"{part}: {done} of {len(wanted)} runs, about {left / 60:.0f} min left")
 
-        return traces(wanted, self.ledger, workers=self.workers, after=after)
+        return collect_traces(wanted, self.ledger, workers=self.workers, after=after)
 
-    def scratch(self, part: str, origins: Sequence[OnDisk], *, at: Sequence[int] = ()) -> Scores:
+    def scratch(self, part: str, origins: Sequence[RecordingFile], *, at: Sequence[int] = ()) -> Scores:
         """Every strategy on some spaces, knowing nothing."""
-        wanted = jobs(origins, [Contender(n) for n in self.names], range(self.seeds), Terms(self.budget))
+        wanted = make_jobs(
+            origins, [ReplayedStrategy(n) for n in self.names], range(self.seeds), ReplayOptions(self.budget)
+        )
         return self.scored(self.run(wanted, part), at)
 
     def scored(self, found: Sequence[Trace], at: Sequence[int] = ()) -> Scores:
         """Scores by strategy; also after `at` evaluations."""
         scores: Scores = {}
         for trace in found:
-            scores.setdefault(trace.stamp.strategy, []).append(Score.of(trace, (*marks(trace.stamp.budget), *at)))
+            scores.setdefault(trace.key.strategy, []).append(
+                TraceScore.of(trace, (*checkpoints(trace.key.budget), *at))
+            )
         return scores
 
 
-def kernel_of(origin: OnDisk) -> str:
+def kernel_of(origin: RecordingFile) -> str:
     """Which kernel a recording is of."""
     return str(json.loads(origin.path.with_suffix(".json").read_text())["kernel"])
 
@@ -131,10 +135,10 @@ def told(scores: Scores, report: Report, title: str, *, each: bool = True) -> No
     kernels = sorted({score.kernel for some in scores.values() for score in some})
     for kernel in kernels if each and len(kernels) > 1 else ():
         parts[f"  {kernel}"] = {
-            name: grouped(some, lambda s: s.kernel).get(kernel, []) for name, some in scores.items()
+            name: group_scores(some, lambda s: s.kernel).get(kernel, []) for name, some in scores.items()
         }
     for heading, group in parts.items():
-        heads, body = regret.rows({name: summary(some) for name, some in group.items() if some})
+        heads, body = regret.summary_table({name: summarize(some) for name, some in group.items() if some})
         widths = [max(len(row[i]) for row in [heads, *body]) for i in range(len(heads))]
         report.lines.append(heading)
         for row in [heads, *body]:
@@ -143,15 +147,15 @@ def told(scores: Scores, report: Report, title: str, *, each: bool = True) -> No
         report.lines.append("")
 
 
-def plain(scores: Sequence[Score]) -> dict[str, Any]:
+def plain(scores: Sequence[TraceScore]) -> dict[str, Any]:
     """Figures of one strategy; None where a bound was not reached."""
-    said = {name: None if value == inf else round(value, 4) for name, value in summary(scores).items()}
+    said = {name: None if value == inf else round(value, 4) for name, value in summarize(scores).items()}
     return {name: value for name, value in said.items() if name[0] != "s"}
 
 
-def headline(scores: Sequence[Score], prefix: str = "") -> dict[str, Any]:
+def headline(scores: Sequence[TraceScore], prefix: str = "") -> dict[str, Any]:
     """The figures of `AIMS` under their names; a bound that was not reached is infinite, so that its goal is judged."""
-    return {f"{prefix}{name}": round(value, 4) for name, value in summary(scores).items() if name in AIMS}
+    return {f"{prefix}{name}": round(value, 4) for name, value in summarize(scores).items() if name in AIMS}
 
 
 def from_scratch(bench: Bench, peers: Peers, report: Report) -> None:
@@ -164,15 +168,15 @@ def from_scratch(bench: Bench, peers: Peers, report: Report) -> None:
     report.figures["strategies"] = {name: plain(some) for name, some in every.items()}
     report.figures["by_kernel"] = by(every, "kernel")
     report.figures["by_space"] = by(every, "table")
-    for mark in marks(bench.budget) if theirs else ():
-        best = max(summary(some)[f"r{mark}"] for some in theirs.values())
-        report.figures[f"ahead_at_{mark}"] = bool(summary(ours)[f"r{mark}"] > best)
+    for mark in checkpoints(bench.budget) if theirs else ():
+        best = max(summarize(some)[f"r{mark}"] for some in theirs.values())
+        report.figures[f"ahead_at_{mark}"] = bool(summarize(ours)[f"r{mark}"] > best)
 
 
 def by(scores: Scores, what: str) -> dict[str, dict[str, Any]]:
     """Figures of each strategy for each kernel or table."""
     return {
-        name: {group: plain(own) for group, own in grouped(some, lambda s: getattr(s, what)).items()}
+        name: {group: plain(own) for group, own in group_scores(some, lambda s: getattr(s, what)).items()}
         for name, some in scores.items()
     }
 
@@ -182,10 +186,10 @@ def loko(bench: Bench, report: Report) -> None:
     if not LOKO.is_file():
         report.lines.append(f"loko: there is no {LOKO.name}; write {{kernel: {{setting: value}}}} into it first\n")
         return
-    wanted: list[Job] = []
+    wanted: list[ReplayJob] = []
     for origin in bench.origins:
-        contender = Contender(bench.names[0], settings_for(kernel_of(origin)))
-        wanted += jobs([origin], [contender], range(bench.seeds), Terms(bench.budget))
+        contender = ReplayedStrategy(bench.names[0], settings_for(kernel_of(origin)))
+        wanted += make_jobs([origin], [contender], range(bench.seeds), ReplayOptions(bench.budget))
     scores = bench.scored(bench.run(wanted, "loko"))
     told(scores, report, "settings chosen without the kernel they are used on")
     report.figures |= headline(scores[bench.names[0]], "loko_")
@@ -194,7 +198,7 @@ def loko(bench: Bench, report: Report) -> None:
 
 def cpu(bench: Bench, peers: Peers, report: Report) -> None:
     """Ours on the project's own spaces of CPUs."""
-    origins = [OnDisk(path) for path in sorted(OWN.glob("*.parquet"))]
+    origins = [RecordingFile(path) for path in sorted(OWN.glob("*.parquet"))]
     if not origins:
         report.lines.append(f"cpu: there is no recording in {OWN.name}/ of the project\n")
         return
@@ -208,7 +212,7 @@ def cpu(bench: Bench, peers: Peers, report: Report) -> None:
 
 def transfer(bench: Bench, report: Report) -> None:
     """Those that take a prior, told trials from other spaces of the same kernel."""
-    able = [name for name in bench.names if hasattr(Contender(name).load(), "inform")]
+    able = [name for name in bench.names if hasattr(ReplayedStrategy(name).load(), "inform")]
     kernels = {origin: kernel_of(origin) for origin in bench.origins}
     sources = {
         origin: [other for other in bench.origins if other != origin and kernels[other] == kernels[origin]]
@@ -219,8 +223,10 @@ def transfer(bench: Bench, report: Report) -> None:
         why = "no strategy named has `inform`" if origins else "no kernel was recorded on two devices"
         report.lines.append(f"transfer: {why}\n")
         return
-    contenders = [Contender(name) for name in able]
-    wanted = jobs(origins, contenders, range(bench.seeds), Terms(min(100, bench.budget), drawn=DRAWN), sources)
+    contenders = [ReplayedStrategy(name) for name in able]
+    wanted = make_jobs(
+        origins, contenders, range(bench.seeds), ReplayOptions(min(100, bench.budget), source_trials=DRAWN), sources
+    )
     warm = bench.scored(bench.run(wanted, "transfer"))
     cold = bench.scratch("from scratch", origins)
     shown = warm | {f"{name}, cold": cold[name] for name in able}
@@ -228,19 +234,19 @@ def transfer(bench: Bench, report: Report) -> None:
         {n: trimmed(s, warm[able[0]][0]) for n, s in shown.items()}, report, f"told {DRAWN} trials of each other space"
     )
     gains: dict[str, dict[str, float]] = {}
-    for table, some in grouped(warm[able[0]], lambda s: s.table).items():
-        before = summary(grouped(cold[able[0]], lambda s: s.table)[table])
+    for table, some in group_scores(warm[able[0]], lambda s: s.table).items():
+        before = summarize(group_scores(cold[able[0]], lambda s: s.table)[table])
         gains[table] = {
-            r: round(v - before[r], 4) for r, v in summary(some).items() if r in ("r50", "r100") and r in before
+            r: round(v - before[r], 4) for r, v in summarize(some).items() if r in ("r50", "r100") and r in before
         }
-    said = summary(warm[able[0]])
+    said = summarize(warm[able[0]])
     report.figures |= {f"transfer_{name}": said[name] for name in ("e5", "e1")}
     report.figures["transfer_worst"] = min(gain for one in gains.values() for gain in one.values())
     report.figures["transfer_gains"] = gains
     report.figures["transfer_by_space"] = by(warm, "table")[able[0]]
 
 
-def trimmed(scores: Sequence[Score], like: Score) -> list[Score]:
+def trimmed(scores: Sequence[TraceScore], like: TraceScore) -> list[TraceScore]:
     """Scores with the budgets of another only, so that they fit into one table."""
     return [replace(score, ratios={mark: score.ratios[mark] for mark in like.ratios}) for score in scores]
 
@@ -249,18 +255,20 @@ def batches(bench: Bench, report: Report) -> None:
     """Several at once against one at a time, after as many evaluations."""
     mark = min(BATCHED, bench.budget)
     singly = bench.scratch("from scratch", bench.origins, at=[mark])
-    wanted = jobs(bench.origins, [Contender(n) for n in bench.names], range(bench.seeds), Terms(mark, BATCH))
+    wanted = make_jobs(
+        bench.origins, [ReplayedStrategy(n) for n in bench.names], range(bench.seeds), ReplayOptions(mark, BATCH)
+    )
     together = bench.scored(bench.run(wanted, "batches"))
     report.lines.append(f"r{mark} one at a time, in batches of {BATCH}, and the difference")
     for name in bench.names:
-        one, many = (summary(some[name])[f"r{mark}"] for some in (singly, together))
+        one, many = (summarize(some[name])[f"r{mark}"] for some in (singly, together))
         report.lines.append(f"  {name:<24} {one:.3f}  {many:.3f}  {one - many:+.3f}")
         if name == bench.names[0]:
             report.figures |= {f"batch{BATCH}_gap": round(one - many, 4), "batch8_r": many, "batch1_r": one}
     report.lines.append("")
 
 
-def made_up(folder: Path) -> list[OnDisk]:
+def made_up(folder: Path) -> list[RecordingFile]:
     """Two recordings of a kernel that does not exist, where there are no others."""
     space = Space(*(Knob(name, [1, 2, 4, 8, 16]) for name in ("tile_x", "tile_y", "unroll")), Knob("pad", [0, 1]))
     for number in (1, 2):
@@ -272,13 +280,13 @@ def made_up(folder: Path) -> list[OnDisk]:
             outcome = Failure(Stage.BUILD, Kind.REFUSED, "too large") if fails else Timing((float(seconds),))
             trials[config] = Trial(config, outcome, 0.5, 0.1)
         Recording("made_up", f"nothing {number}", space, trials).write(folder / f"made_up-{number}.parquet")
-    return [OnDisk(path) for path in sorted(folder.glob("made_up-*.parquet"))]
+    return [RecordingFile(path) for path in sorted(folder.glob("made_up-*.parquet"))]
 
 
-def found(given: Any, folder: Path, report: Report) -> list[OnDisk]:
+def found(given: Any, folder: Path, report: Report) -> list[RecordingFile]:
     """The recordings to search: those given, else the project's own, else made-up ones."""
     for place in (given.spaces, OWN):
-        origins = [OnDisk(path) for path in sorted(place.glob("*.parquet")) if path.stem not in LEFT_OUT]
+        origins = [RecordingFile(path) for path in sorted(place.glob("*.parquet")) if path.stem not in LEFT_OUT]
         if origins:
             break
         report.lines.append(f"no recording in {place.name}/")
@@ -311,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = takes.parse_args(arguments)
     names = [name.strip() for name in given.strategies.split(",") if name.strip()]
     report, parts = Report(), given.only or PARTS
-    with tempfile.TemporaryDirectory() as made, Ledger(given.out or Path(made)) as ledger:
+    with tempfile.TemporaryDirectory() as made, TraceLog(given.out or Path(made)) as ledger:
         origins = found(given, Path(made), report)
         seeds, budget = (given.seeds or 2, 50) if given.quick else (given.seeds or 50, 200)
         bench = Bench(origins, names, seeds, budget, given.workers, ledger)

@@ -16,10 +16,10 @@ import numpy as np
 from figures import Report
 from space import Definition, declare, definitions, peak_mb
 
-from tunewright.laboratory.contenders import Contender
-from tunewright.laboratory.replays import replay
-from tunewright.laboratory.tables import OnDisk
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
+from tunewright.replay.registry import ReplayedStrategy
+from tunewright.replay.runs import replay
+from tunewright.replay.tables import RecordingFile
 from tunewright.spaces.config import Config
 
 
@@ -38,9 +38,9 @@ class Cost:
         return (1e3 * self.made_s + sum(self.proposals_ms)) / len(self.proposals_ms)
 
 
-def on_table(strategy: str, origin: OnDisk, count: int) -> Cost:
+def on_table(strategy: str, origin: RecordingFile, count: int) -> Cost:
     """On a recorded space; runs in a fresh process."""
-    table, make = origin.load(), Contender(strategy).load()
+    table, make = origin.load(), ReplayedStrategy(strategy).load()
     began = time.process_time()
     made = make(table.space, np.random.default_rng(0))
     spent = time.process_time() - began
@@ -50,7 +50,7 @@ def on_table(strategy: str, origin: OnDisk, count: int) -> Cost:
 
 def on_definition(strategy: str, definition: Definition, count: int) -> Cost:
     """On a space that has no recording, with made-up times; runs in a fresh process."""
-    space, make = declare(definition), Contender(strategy).load()
+    space, make = declare(definition), ReplayedStrategy(strategy).load()
     size = space.size
     began = time.process_time()
     made = make(space, np.random.default_rng(0))
@@ -77,7 +77,7 @@ def pretended(config: Config) -> Trial:
     return Trial(config, Timing((1e-3 * (1 + float(sum(parts))),)))
 
 
-def costs(origins: Sequence[OnDisk], names: Sequence[str], spaces: Path, report: Report, *, quick: bool) -> None:
+def costs(origins: Sequence[RecordingFile], names: Sequence[str], spaces: Path, report: Report, *, quick: bool) -> None:
     """Figures of the first strategy, lines of all."""
     largest = max(origins, key=lambda origin: origin.path.stat().st_size)
     defined, _ = definitions(spaces)

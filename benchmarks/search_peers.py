@@ -21,8 +21,8 @@ from typing import Any
 
 from figures import Report
 
-from tunewright.laboratory.scores import Score, marks
-from tunewright.laboratory.tables import OnDisk
+from tunewright.replay.scores import TraceScore, checkpoints
+from tunewright.replay.tables import RecordingFile
 
 SCRIPT = "kernel_tuner_replay.py"
 PREFIX = "kt "
@@ -40,7 +40,9 @@ class Peers:
     workers: int
     scratch: Path
 
-    def scores(self, origins: Sequence[OnDisk], seeds: int, budget: int, report: Report) -> dict[str, list[Score]]:
+    def scores(
+        self, origins: Sequence[RecordingFile], seeds: int, budget: int, report: Report
+    ) -> dict[str, list[TraceScore]]:
         """Their scores by strategy; none, and a line that says so, where they are not installed."""
         if not (self.folder / SCRIPT).is_file() or importlib.util.find_spec("kernel_tuner") is None:
             report.lines.append(f"no peers: {SCRIPT} and the dependency group `peers` are needed for them\n")
@@ -60,7 +62,7 @@ class Peers:
                 known[digest, seeds, budget] = rows
                 lines.write(json.dumps({"digest": digest, "seeds": seeds, "budget": budget, "rows": rows}) + "\n")
                 lines.flush()
-        found: dict[str, list[Score]] = {}
+        found: dict[str, list[TraceScore]] = {}
         for origin in origins:
             kernel = json.loads(origin.path.with_suffix(".json").read_text())["kernel"]
             for row in known[origin.digest, seeds, budget]:
@@ -68,7 +70,7 @@ class Peers:
         return found
 
 
-def _rows(origin: OnDisk) -> int:
+def _rows(origin: RecordingFile) -> int:
     from pyarrow.parquet import read_metadata
 
     return int(read_metadata(origin.path).num_rows)
@@ -88,11 +90,11 @@ def _known(file: Path) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
     return found
 
 
-def _score(row: dict[str, Any], table: str, kernel: str, budget: int) -> Score:
+def _score(row: dict[str, Any], table: str, kernel: str, budget: int) -> TraceScore:
     """A row of theirs, as judged by their script."""
-    ratios = {mark: row[f"r{mark}"] for mark in marks(budget)}
+    ratios = {mark: row[f"r{mark}"] for mark in checkpoints(budget)}
     e5, e1 = (inf if row[name] is None else float(row[name]) for name in ("e5", "e1"))
-    return Score(table, kernel, ratios, e5, e1, cpu_ms=1e3 * row["cpu_s"] / max(1, row["evaluations"]))
+    return TraceScore(table, kernel, ratios, e5, e1, cpu_ms=1e3 * row["cpu_s"] / max(1, row["evaluations"]))
 
 
 def load(folder: Path) -> ModuleType:
@@ -109,7 +111,7 @@ def run_space(job: tuple[Path, Path, str, int, int]) -> tuple[str, list[dict[str
     """All their strategies on one space, which is built once; runs in a process of its own."""
     scripts, spaces, name, seeds, budget = job
     script = load(scripts)
-    script.BUDGETS = marks(budget)
+    script.BUDGETS = checkpoints(budget)
     table = script.Table(spaces, name)
     if table.meta["constraints"] is None:
         from constraint import FunctionConstraint
@@ -124,7 +126,7 @@ def run_space(job: tuple[Path, Path, str, int, int]) -> tuple[str, list[dict[str
     return name, plain
 
 
-def _readable(origin: OnDisk, scratch: Path) -> Path:
+def _readable(origin: RecordingFile, scratch: Path) -> Path:
     """The folder of a recording their script can read: its own, or a copy with values by number and their errors."""
     import pandas as pd
 

@@ -32,8 +32,8 @@ from typing import Any
 
 from figures import Goal, Report, Series, parser
 
-from tunewright.service.tokens import Scope, Tokens
-from tunewright.sharing import wire
+from tunewright.service.tokens import Scope, TokenStore
+from tunewright.stores import serialization
 from tunewright.stores.bundle import build, signing
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing import servers
@@ -197,15 +197,15 @@ def main() -> int:
         store = SqliteStore(folder / "store.sqlite")
         for key in KEYS:
             store.put(other_decision(key=key))
-        token = Tokens(store).add("benchmark", [Scope.READ, Scope.SIGN], rate=0.0)[1]
+        token = TokenStore(store).add("benchmark", [Scope.READ, Scope.SIGN], rate=0.0)[1]
         digests = [key.digest for key in KEYS]
         asking = '{"digests":["' + '","'.join(digests) + '"]}'
         script = folder / "batch.lua"
         script.write_text(f"wrk.method='POST'\nwrk.headers['content-type']='application/json'\nwrk.body='{asking}'\n")
-        records = [wire.dump_decision(store.get(key)) for key in KEYS]
+        records = [serialization.dump_decision(store.get(key)) for key in KEYS]
         many = len(b'{"found":{}}') + sum(len(record) + 68 for record in records) - 1
-        signing.new_key(folder / "key.pem")
-        build.write(folder / "a.bundle", build.build(store.decisions()), signing.private_key(folder / "key.pem"))
+        signing.generate_key(folder / "key.pem")
+        build.write(folder / "a.bundle", build.build(store.decisions()), signing.load_private_key(folder / "key.pem"))
         body = (folder / "a.bundle").read_bytes()
         tag = sha256(body).hexdigest()
         auth = f"authorization: Bearer {token}"

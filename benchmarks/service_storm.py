@@ -32,9 +32,9 @@ from typing import Any
 from figures import Goal, Report, parser
 
 from tunewright.errors import StoreError
-from tunewright.service.tokens import Scope, Tokens
+from tunewright.service.tokens import Scope, TokenStore
 from tunewright.spaces.config import Config
-from tunewright.stores import places
+from tunewright.stores import locations
 from tunewright.stores.http import HttpStore
 from tunewright.testing import servers
 from tunewright.testing.keys import other_decision, other_key
@@ -162,8 +162,8 @@ def storm(given: Any, folder: Path, report: Report) -> None:
     seconds = 20.0 if given.quick else 60 * given.minutes
     count = min(given.clients, 16) if given.quick else given.clients
     with servers.postgres(folder / "postgres") as postgres, servers.redis(folder / "redis") as redis:
-        truth = places.at(postgres.location)
-        token = Tokens(truth).add("storm", [Scope.READ, Scope.PUBLISH], rate=0.0)[1]
+        truth = locations.open_single(postgres.location)
+        token = TokenStore(truth).add("storm", [Scope.READ, Scope.PUBLISH], rate=0.0)[1]
         with servers.service(folder / "service", store=f"{redis.location} {postgres.location}") as service:
             location = f"{service.location.replace('://', f'://{token}@')}?tries=2&timeout=10"
             luck = random.Random(given.seed)

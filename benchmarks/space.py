@@ -33,7 +33,7 @@ import numpy as np
 from figures import Goal, Report, Series, cpu_seconds, parser
 
 from tunewright import Knob, Space
-from tunewright.backends import arithmetic
+from tunewright.backends import expressions
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared" / "spaces"
@@ -82,7 +82,7 @@ def definitions(folder: Path) -> tuple[list[Definition], Path]:
 def declare(definition: Definition) -> Space:
     """The space, ours."""
     knobs = [Knob(name, values) for name, values in definition.parameters.items()]
-    return Space(*knobs, rules=[arithmetic.rule(text) for text in definition.constraints])
+    return Space(*knobs, rules=[expressions.parse_rule(text) for text in definition.constraints])
 
 
 def build(definition: Definition) -> int:

@@ -21,22 +21,22 @@ import numpy as np
 from figures import Report, parser
 from search import LEFT_OUT, SHARED, made_up
 
-from tunewright.engine.stopping import Stopping
-from tunewright.laboratory.tables import OnDisk
+from tunewright.engine.stopping import StoppingRule
+from tunewright.replay.tables import RecordingFile
 from tunewright.strategies.portfolio import Portfolio
 
 BUDGET = 200
 STALE = 50
 
 
-def run(job: tuple[OnDisk, int, float]) -> list[dict[str, Any]]:
+def run(job: tuple[RecordingFile, int, float]) -> list[dict[str, Any]]:
     """Some seeds on one space."""
     origin, seeds, worth = job
     table = origin.load()
     found = []
     for seed in range(seeds):
         search = Portfolio(table.space, np.random.default_rng(seed))
-        stopping, best, since, ends = Stopping(search, worth), np.inf, 0, {}
+        stopping, best, since, ends = StoppingRule(search, worth), np.inf, 0, {}
         for number in range(1, BUDGET + 1):
             (config,) = search.ask(1)
             row = table.rows[config]
@@ -44,11 +44,11 @@ def run(job: tuple[OnDisk, int, float]) -> list[dict[str, Any]]:
             better = bool(table.seconds[row] < best)
             best, since = (float(table.seconds[row]), 0) if better else (best, since + 1)
             regret = 1 - table.optimum / best
-            if "rule" not in ends and stopping.look(number):
-                ends["rule"] = (number, regret, stopping.outlook.regret if stopping.outlook else np.nan)
+            if "rule" not in ends and stopping.should_stop(number):
+                ends["rule"] = (number, regret, stopping.forecast.regret if stopping.forecast else np.nan)
             if "stale" not in ends and since >= STALE:
                 ends["stale"] = (number, regret, np.nan)
-        ends["budget"] = (BUDGET, regret, stopping.outlook.regret if stopping.outlook else np.nan)
+        ends["budget"] = (BUDGET, regret, stopping.forecast.regret if stopping.forecast else np.nan)
         whole = ends["budget"]
         found.append({"space": origin.name, "rule": whole, "stale": whole} | ends)
     return found
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = Report()
     with tempfile.TemporaryDirectory() as made:
         paths = [path for path in sorted(given.spaces.glob("*.parquet")) if path.stem not in LEFT_OUT]
-        origins = [OnDisk(path) for path in paths] or made_up(Path(made))
+        origins = [RecordingFile(path) for path in paths] or made_up(Path(made))
         origins = origins[:2] if given.quick else origins
         seeds = given.seeds or (1 if given.quick else 10)
         with get_context("spawn").Pool(given.workers) as pool:

@@ -118,7 +118,7 @@ def copied(location: str, rows: Sequence[Row]) -> dict[str, Any]:
     """Our tables, filled as fast as can be, all but the first (one by one, five million would take hours); how fast."""
     import psycopg
 
-    from tunewright.stores.bodies import kin_of, seal
+    from tunewright.stores.records import checksum, related_prefix
 
     columns = {
         "digest": "bytea", "kernel": "text", "device": "text", "kin": "bytea",
@@ -129,8 +129,8 @@ def copied(location: str, rows: Sequence[Row]) -> dict[str, Any]:
         with raw.cursor().copy(f"COPY tunewright.decisions ({', '.join(columns)}) {BINARY}") as copy:
             copy.set_types(list(columns.values()))
             for row in (rows[number] for number in range(1, len(rows))):
-                values = (row.digest, row.key.kernel, row.key.device.model, kin_of(row.key))
-                copy.write_row((*values, 1, time.time(), seal(row.body, row.digest), row.body))
+                values = (row.digest, row.key.kernel, row.key.device.model, related_prefix(row.key))
+                copy.write_row((*values, 1, time.time(), checksum(row.body, row.digest), row.body))
         there = time.perf_counter()
     with psycopg.connect(location) as raw:
         sizes = "pg_total_relation_size('tunewright.decisions'), pg_indexes_size('tunewright.decisions')"

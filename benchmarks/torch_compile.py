@@ -156,20 +156,20 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
     import torch
     from torch_models import make
 
-    from tunewright.fronts.torch.attempt import lasting
-    from tunewright.fronts.torch.choosing import BURST
-    from tunewright.fronts.torch.numerics import error, flat
     from tunewright.measure import race
-    from tunewright.measure.clock import HostTimer, alike, visitor
+    from tunewright.measure.clock import HostTimer, make_sampler, use_same_clock
     from tunewright.session import Session
     from tunewright.torch import compile
+    from tunewright.torch.compile_model import SAMPLE_SECONDS
+    from tunewright.torch.diagnostics.numerics import relative_error, tensors_in
+    from tunewright.torch.evaluator import sustained_sampler
 
     torch.set_num_threads(threads)
     session = Session(mode="frozen")
     made, arguments = make(model)
     doubled = [one.double() if one.dtype.is_floating_point else one for one in arguments]
     with torch.no_grad():
-        right = flat(copy.deepcopy(made).double()(*doubled))
+        right = tensors_in(copy.deepcopy(made).double()(*doubled))
         torch.compile(lambda x: x + 1)(torch.ones(3))  # headers, and what is loaded once
         calls: dict[str, Callable[[], Any]] = {EAGER: lambda: made(*arguments)}
         first, second = {EAGER: 0.0}, {EAGER: 0.0}
@@ -183,11 +183,11 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
                 compiled = compile(fn, session=session) if options is None else torch.compile(fn, options=options)
                 calls[name] = lambda compiled=compiled: compiled(*arguments)
                 first[name], second[name] = (_seconds(calls[name]) for _ in range(2))
-        errors = {name: error(flat(call()), right) for name, call in calls.items()}
+        errors = {name: relative_error(tensors_in(call()), right) for name, call in calls.items()}
         timers = [HostTimer(call, threads) for call in calls.values()]
-        visits = [lasting(visitor(timer, None), BURST) for timer in timers]
-        clock = alike(timers)
-        run = race.run(visits, race.Terms(rounds=15 if told.quick else 40, seconds=90.0, fixed=True))
+        visits = [sustained_sampler(make_sampler(timer, None), SAMPLE_SECONDS) for timer in timers]
+        clock = use_same_clock(timers)
+        run = race.run_race(visits, race.RaceOptions(rounds=15 if told.quick else 40, seconds=90.0, fixed=True))
     names = list(calls)
     steady = {name: sorted(one.samples)[len(one.samples) // 2] for name, one in zip(names, run.standings, strict=True)}
     ratios = {name: run.ratio(i, names.index(OURS)) for i, name in enumerate(names) if name != OURS}

@@ -84,15 +84,15 @@ def child(way: str, folder: Path) -> None:
 
 def save(folder: Path) -> None:
     """The bundle that is loaded, and the package in it as a file of its own."""
-    from tunewright.fronts.torch.loading import opened
-    from tunewright.fronts.torch.shipping import package_name
     from tunewright.torch import bundle
+    from tunewright.torch.loading import open_bundle
+    from tunewright.torch.shipping import package_name
 
     model, call = make()
     pin = bundle(folder / "layer.bundle", model, call)
     (folder / "pin").write_text(pin)
-    store, shipment = opened(folder / "layer.bundle", None, pin)
-    (folder / "layer.pt2").write_bytes(store.enclosed("torch", package_name(shipment.calls[0])) or b"")
+    store, shipment = open_bundle(folder / "layer.bundle", None, pin)
+    (folder / "layer.pt2").write_bytes(store.read_attachment("torch", package_name(shipment.calls[0])) or b"")
 
 
 def process(way: str, folder: Path) -> dict[str, Any]:

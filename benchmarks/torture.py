@@ -23,14 +23,23 @@ from collections.abc import Sequence
 import msgspec
 from figures import Goal, Report, parser
 
-from tunewright.testing.torture import NEAR_TIES, SCENARIOS, DoBench, KernelTuner, Ours, Score, Tuner, torture
+from tunewright.testing.torture import (
+    NEAR_TIES,
+    SCENARIOS,
+    DoBench,
+    KernelTuner,
+    TortureScore,
+    Tuner,
+    TunewrightTuner,
+    torture,
+)
 
 GOALS = (Goal("flip_rate", "<=", 0.02), Goal("losers_vs_default", "==", 0), Goal("lost", "==", 0))
 OTHERS = tuple(scenario for scenario in SCENARIOS if scenario is not NEAR_TIES)
 PREFIXES = {"tunewright": "", "do_bench": "peer_", "kernel_tuner": "kernel_tuner_"}
 
 
-def run(tuner: Tuner, *, quick: bool) -> list[Score]:
+def run(tuner: Tuner, *, quick: bool) -> list[TortureScore]:
     """Its scores, the near ties first."""
     return [
         *torture(tuner, [NEAR_TIES], problems=14 if quick else 100),
@@ -38,7 +47,7 @@ def run(tuner: Tuner, *, quick: bool) -> list[Score]:
     ]
 
 
-def note(report: Report, tuner: Tuner, scores: Sequence[Score]) -> None:
+def note(report: Report, tuner: Tuner, scores: Sequence[TortureScore]) -> None:
     """Add the figures of a tuner: those of the near ties, sums over every scenario, and one row for each."""
     prefix, tunings = PREFIXES[tuner.name], sum(2 * score.problems for score in scores)
     report.figures |= {
@@ -55,7 +64,7 @@ def note(report: Report, tuner: Tuner, scores: Sequence[Score]) -> None:
     report.lines += [f"  {line(score)}" for score in scores]
 
 
-def line(score: Score) -> str:
+def line(score: TortureScore) -> str:
     """A score for people."""
     return (
         f"{score.scenario:<13}flips {score.flips:>3}/{score.pairs:<4}"
@@ -68,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Torture, compare, report."""
     given = parser(__doc__).parse_args(arguments)
     report = Report()
-    for tuner in (Ours(), DoBench(), KernelTuner()):
+    for tuner in (TunewrightTuner(), DoBench(), KernelTuner()):
         note(report, tuner, run(tuner, quick=given.quick))
     return report.finish(GOALS, as_json=given.json)
 

@@ -31,11 +31,11 @@ from kernels.triton_matmul import matmul
 from triton_ledger import CALL, GROUP, Built, Ledger
 
 import tunewright as tw
-from tunewright.backends.triton import calibration, calls
-from tunewright.backends.triton.figures import SLIGHT
-from tunewright.backends.triton.model import Model
-from tunewright.backends.triton.subjects import subject
-from tunewright.backends.triton.targets import Target, target
+from tunewright.triton.static import calibration, call_arguments
+from tunewright.triton.static.kernels import unwrap_kernel
+from tunewright.triton.static.model import ResourceModel
+from tunewright.triton.static.resources import TOLERATED_STACK_BYTES
+from tunewright.triton.static.targets import TargetSpec, find_target
 
 SPACE = tw.Space(
     tw.Knob("BLOCK_M", [32, 64, 128, 256]),
@@ -61,25 +61,27 @@ def sample(first: int, count: int) -> list[tw.Config]:
     return [SPACE[i] for i in ORDER[first : first + count]]
 
 
-def model_for(place: Target) -> Model:
+def model_for(place: TargetSpec) -> ResourceModel:
     """What users get: the rules with the limits that are part of the library."""
-    return Model(subject(matmul, SPACE), place, (calls.arguments(CALL)[0], {"GROUP_M": GROUP}))
+    return ResourceModel(
+        unwrap_kernel(matmul, SPACE), place, (call_arguments.parse_arguments(CALL)[0], {"GROUP_M": GROUP})
+    )
 
 
-def scored(place: Target, built: Sequence[Built]) -> dict[str, Any]:
+def scored(place: TargetSpec, built: Sequence[Built]) -> dict[str, Any]:
     """The figures of one target."""
     model, started = model_for(place), time.process_time()
     dropped = np.array([bool(model.objections(one.config)) for one in built])
     thought = (time.process_time() - started) / len(built)
     spent, bad = np.array([one.cpu for one in built]), np.array([one.bad(place) for one in built])
-    score = calibration.Score.of(list(zip(dropped.tolist(), bad.tolist(), strict=True)))
+    score = calibration.CalibrationScore.from_verdicts(list(zip(dropped.tolist(), bad.tolist(), strict=True)))
     rng, savings, sums = np.random.default_rng(1), [], []
     for _ in range(1000):
         drawn = rng.integers(len(built), size=len(built))
         sums.append(spent[drawn].mean() * len(SPACE))
         savings.append(1 - (spent[drawn][~dropped[drawn]].sum() + thought * len(built)) / spent[drawn].sum())
     kept = spent[~dropped].sum() + thought * len(built)
-    heavy = np.array([one.figures is not None and one.figures["stack"] > SLIGHT for one in built])
+    heavy = np.array([one.figures is not None and one.figures["stack"] > TOLERATED_STACK_BYTES for one in built])
     return {
         "compile_saving": round(float(1 - kept / spent.sum()), 4),
         "saving_spread": [round(float(v), 4) for v in np.quantile(savings, (0.025, 0.975))],
@@ -93,15 +95,17 @@ def scored(place: Target, built: Sequence[Built]) -> dict[str, Any]:
         "cpu_seconds_all": round(float(spent.mean() * len(SPACE)), 1),
         "cpu_seconds_all_spread": [round(float(v), 1) for v in np.quantile(sums, (0.025, 0.975))],
         "cpu_seconds_kept": round(float(kept / len(built) * len(SPACE)), 1),
-        "limit": str(model.room),
+        "limit": str(model.limit),
     }
 
 
-def learned(place: Target, built: Sequence[Built]) -> calibration.Room:
+def learned(place: TargetSpec, built: Sequence[Built]) -> calibration.RegisterLimit:
     """The limit that a sample tells."""
     model = model_for(place)
-    found = [(one, model.needs(one.config)) for one in built if one.figures is not None]
-    return calibration.calibrated([(needs.registers, one.figures["stack"] > 0) for one, needs in found if needs])
+    found = [(one, model.estimate(one.config)) for one in built if one.figures is not None]
+    return calibration.fit_register_limit(
+        [(needs.registers, one.figures["stack"] > 0) for one, needs in found if needs]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,10 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = given.work or Path(tempfile.gettempdir()) / "tunewright-triton-build"
     report = Report()
     for name in given.targets.split(","):
-        place, seen = target(name), LEARNED_FROM.get(name, LEARNED)
+        place, seen = find_target(name), LEARNED_FROM.get(name, LEARNED)
         configs = sample(0, seen) if given.calibrate else sample(seen, 3 if given.quick else given.sample)
 
-        def note(done: int, of: int, place: Target = place) -> None:
+        def note(done: int, of: int, place: TargetSpec = place) -> None:
             print(f"{place}: {done} of {of} compiled", file=sys.stderr, flush=True)
 
         built = Ledger(work, place, DEADLINE).built(configs, note)

@@ -17,9 +17,10 @@ import msgspec
 from kernels.triton_matmul import matmul
 
 import tunewright as tw
-from tunewright.backends.triton import aot, calls, figures
-from tunewright.backends.triton.targets import Target
 from tunewright.errors import BackendError
+from tunewright.triton.static import aot, call_arguments
+from tunewright.triton.static import resources as figures
+from tunewright.triton.static.targets import TargetSpec
 
 CALL = "*fp16,*fp16,*fp16,i32:16,i32:16,i32:16,i32:16,1,i32:16,1,i32:16,1"
 GROUP = 8
@@ -34,18 +35,18 @@ class Built:
     figures: dict[str, float] | None = None
     refused: str = ""
 
-    def bad(self, target: Target) -> bool:
+    def bad(self, target: TargetSpec) -> bool:
         """Whether it spills, does not fit or does not compile; one that was not done in time is none of these."""
         if self.figures is None:
             return bool(self.refused)
-        taken = figures.Resources(**self.figures)
-        return taken.stack > 0 or bool(figures.misfits(taken, target))
+        taken = figures.CompiledResources(**self.figures)
+        return taken.stack > 0 or bool(figures.find_misfits(taken, target))
 
 
 class Ledger:
     """What was compiled for one target."""
 
-    def __init__(self, folder: Path, target: Target, deadline: float) -> None:
+    def __init__(self, folder: Path, target: TargetSpec, deadline: float) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path, self._target, self._deadline = folder / f"{target}.jsonl", target, deadline
         self._kept: dict[str, Built] = {}
@@ -72,7 +73,7 @@ def _name(config: Any) -> str:
     return json.dumps(dict(sorted(config.items())))
 
 
-def compiled_apart(config: dict[str, int], target: Target, deadline: float) -> Built:
+def compiled_apart(config: dict[str, int], target: TargetSpec, deadline: float) -> Built:
     """Compile in a forked child, ptxas included; CPU seconds are what the child and its children used."""
     heard, said = os.pipe()
     child = os.fork()
@@ -96,16 +97,16 @@ def compiled_apart(config: dict[str, int], target: Target, deadline: float) -> B
     return Built(config, used.ru_utime + used.ru_stime, **(json.loads(body) if body else {}))
 
 
-def _unit(config: dict[str, int], target: Target) -> aot.Unit:
-    args, _ = calls.arguments(CALL)
-    return aot.unit(matmul, target, args, {**config, "GROUP_M": GROUP})
+def _unit(config: dict[str, int], target: TargetSpec) -> aot.CompileUnit:
+    args, _ = call_arguments.parse_arguments(CALL)
+    return aot.make_unit(matmul, target, args, {**config, "GROUP_M": GROUP})
 
 
-def _compiled(config: dict[str, int], target: Target) -> dict[str, Any]:
+def _compiled(config: dict[str, int], target: TargetSpec) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            made = aot.compiled(_unit(config, target), Path(scratch))
+            made = aot.compile_unit(_unit(config, target), Path(scratch))
         except BackendError as error:
             return {"refused": str(error)}
-    block = figures.Block(made.shared, made.tensor_columns, made.warps)
-    return {"figures": msgspec.to_builtins(figures.resources(made.code, made.assembly, target, block))}
+    block = figures.BlockResources(made.shared, made.tensor_columns, made.warps)
+    return {"figures": msgspec.to_builtins(figures.read_resources(made.code, made.assembly, target, block))}

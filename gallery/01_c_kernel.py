@@ -1,10 +1,10 @@
-"""A kernel in C: two knobs, every config tried, the best raced against the default."""
+"""A kernel in C: two knobs, every config is tried, and the best is raced against the default."""
 
 import numpy as np
 from easel import place
 
 import tunewright as tw
-from tunewright.report import figures
+from tunewright.report import plots
 
 space = tw.Space(tw.Knob("UNROLL", [1, 4, 16]), tw.Knob("opt", ["-O1", "-O2", "-O3"]))
 
@@ -19,4 +19,4 @@ if __name__ == "__main__":
     decision = saxpy.decide(x, y)
     print(decision.config, f"{decision.evidence.gain:.2f} times as fast as the default")
     trials = list(saxpy.session.store.trials(decision.key))
-    figures.draw(place(__file__), decision.key, trials, decision)
+    plots.draw(place(__file__), decision.key, trials, decision)

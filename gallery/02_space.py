@@ -1,4 +1,4 @@
-"""A space and its rules: which register blocks a processor can hold, and the reason where it cannot."""
+"""A space and its rules: which register blocks fit a processor, and why the others do not."""
 
 from easel import GREY, LEAF, WARM, blank, keep
 
@@ -15,13 +15,13 @@ space = tw.Space(
 
 if __name__ == "__main__":
     figure, axes = blank(f"{len(space)} of {16 * 8} blocks are worth trying")
-    colours = {rule.reason: colour for rule, colour in zip(space.rules, (WARM, GREY), strict=True)}
+    colors = {rule.reason: color for rule, color in zip(space.rules, (WARM, GREY), strict=True)}
     for rows in space.knobs[0].values:
         for vectors in space.knobs[1].values:
             said = space.objections({"rows": rows, "vectors": vectors})
-            axes.scatter(rows, vectors, marker="s", s=90, color=colours[said[0]] if said else LEAF)
-    for reason, colour in {"in the space": LEAF, **colours}.items():
-        axes.scatter([], [], marker="s", color=colour, label=reason)
+            axes.scatter(rows, vectors, marker="s", s=90, color=colors[said[0]] if said else LEAF)
+    for reason, color in {"in the space": LEAF, **colors}.items():
+        axes.scatter([], [], marker="s", color=color, label=reason)
     axes.set(xlabel="rows", ylabel="vectors", ylim=(0.3, 11.5))
     axes.legend(loc="upper left", fontsize=8)
     print(len(space), "configs;", "14 x 4 is refused:", space.objections({"rows": 14, "vectors": 4})[0])

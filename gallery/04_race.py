@@ -1,4 +1,4 @@
-"""A race: three ways to add up an array, in interleaved rounds until it is clear who is slower."""
+"""A race: three ways to add up an array, in interleaved rounds until the slower ones are known."""
 
 import subprocess
 import sys

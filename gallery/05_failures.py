@@ -1,4 +1,4 @@
-"""Bad configs are results: one crashes, one hangs, one is wrong, one takes all memory; the search goes on."""
+"""Bad configs are results: one crashes, one hangs, one is wrong, one uses too much memory; the search continues."""
 
 import os
 

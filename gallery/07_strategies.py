@@ -1,4 +1,4 @@
-"""Strategies compared on a recorded space: how much of the best speed each still misses."""
+"""Strategies compared on a recorded space: how far each still is from the best speed."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Dispatch: sums of rows by numpy, by BLAS or by C, whichever won the race for the shape."""
+"""Dispatch: sums of rows by numpy, BLAS or C, whichever won the race for the shape."""
 
 import numpy as np
 from easel import blank, keep

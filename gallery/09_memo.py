@@ -1,4 +1,4 @@
-"""A memo: what a function returned, kept in the process and in the store."""
+"""A memo: results of a function, kept in the process and in the store."""
 
 import time
 

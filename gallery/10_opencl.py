@@ -1,11 +1,11 @@
-"""An OpenCL kernel: a transposition, its work-groups and tiles, on whatever device there is."""
+"""An OpenCL kernel: a transposition with tuned work-groups and tiles, on any available device."""
 
 import numpy as np
 from easel import place
 
 import tunewright as tw
 from tunewright.operators import opencl_kernels as kernels
-from tunewright.report import figures
+from tunewright.report import plots
 
 START = [{**kernels.TRANSPOSE_START, "TX": tx, "TY": ty} for tx in (1, 4, 16) for ty in (1, 4, 16)]
 
@@ -29,4 +29,4 @@ if __name__ == "__main__":
     decision = transpose.decide(x, y)
     print(decision.config, f"{decision.evidence.gain:.2f} times as fast as the default, on {decision.key.device}")
     trials = list(transpose.session.store.trials(decision.key))
-    figures.draw(place(__file__), decision.key, trials, decision, axes=("TX", "TY"))
+    plots.draw(place(__file__), decision.key, trials, decision, axes=("TX", "TY"))

@@ -5,13 +5,13 @@ from pathlib import Path
 from easel import LEAF, blank, keep
 
 from tunewright.backends.replay import Recording
-from tunewright.report.importance import Importances
+from tunewright.report.importance import ImportanceReport
 
 SPACE = Path(__file__).resolve().parent.parent / "spaces" / "gemm-cpu-avx512.parquet"
 
 if __name__ == "__main__":
     recording = Recording.read(SPACE)
-    found = Importances.of(list(recording.trials.values())[::8])
+    found = ImportanceReport.of(list(recording.trials.values())[::8])
     print(f"{found.trials} trials; the knobs foretell {found.explained:.0%} of the variance of others")
     figure, axes = blank(f"{recording.kernel}: share of what mattered")
     knobs = sorted(found.knobs, key=lambda one: one.share)

@@ -1,4 +1,4 @@
-"""Frozen: three sizes are tuned, forty are served, none is measured."""
+"""Frozen: three sizes are tuned, forty are served without measuring."""
 
 import logging
 
@@ -7,9 +7,9 @@ from easel import DEEP, LEAF, WARM, blank, keep
 
 import tunewright as tw
 
-logging.getLogger("tunewright").setLevel(logging.ERROR)  # each answer that is not exact would be said once
+logging.getLogger("tunewright").setLevel(logging.ERROR)  # else each inexact answer is logged once
 workshop = tw.Session(pool="serial")
-COLOURS = {"exact": DEEP, "nearest shape": LEAF, "default": WARM}
+COLORS = {"exact": DEEP, "nearest shape": LEAF, "default": WARM}
 
 
 @tw.tune(tw.Space(tw.Knob("step", [64, 512, 4096])), session=workshop)
@@ -25,9 +25,9 @@ if __name__ == "__main__":
     figure, axes = blank("What production is served with", high=2.8)
     for size in np.unique([*np.geomspace(64, 1 << 18, 40).astype(int).tolist(), 256, 4096, 65536]):
         decision = total.decide(np.ones(size))
-        axes.scatter(size, str(decision.config), color=COLOURS[str(decision.tier)], marker="s", s=22)
-    for tier, colour in COLOURS.items():
-        axes.scatter([], [], color=colour, marker="s", label=tier)
+        axes.scatter(size, str(decision.config), color=COLORS[str(decision.tier)], marker="s", s=22)
+    for tier, color in COLORS.items():
+        axes.scatter([], [], color=color, marker="s", label=tier)
     axes.set(xscale="log", xlabel="N")
     axes.legend(fontsize=8)
     assert production.counts["measurements"] == 0

@@ -1,14 +1,14 @@
-"""A Triton kernel without a GPU: what each tile needs of an A100's registers, before anything is compiled."""
+"""A Triton kernel without a GPU: how many registers of an A100 each tile needs, before anything is compiled."""
 
 import numpy as np
 import triton
 import triton.language as tl
 from easel import blank, keep
 
-from tunewright.backends.triton import calls
-from tunewright.backends.triton.model import Model
-from tunewright.backends.triton.subjects import subject
-from tunewright.backends.triton.targets import target
+from tunewright.triton.static import call_arguments
+from tunewright.triton.static.kernels import unwrap_kernel
+from tunewright.triton.static.model import ResourceModel
+from tunewright.triton.static.targets import find_target
 
 
 @triton.jit
@@ -23,10 +23,12 @@ def product(a_at, b_at, c_at, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.cons
 
 
 if __name__ == "__main__":
-    model = Model(subject(product), target("sm_80"), calls.arguments("*fp16,*fp16,*fp16,4096"))
+    model = ResourceModel(
+        unwrap_kernel(product), find_target("sm_80"), call_arguments.parse_arguments("*fp16,*fp16,*fp16,4096")
+    )
     sizes = [32, 64, 128, 256]
     configs = [[{"BM": m, "BN": n, "BK": 32, "num_warps": 4, "num_stages": 3} for n in sizes] for m in sizes]
-    registers = np.array([[model.needs(config).registers for config in row] for row in configs])
+    registers = np.array([[model.estimate(config).registers for config in row] for row in configs])
     hopeless = [[bool(model.objections(config)) for config in row] for row in configs]
     print("256 x 128:", *model.objections(configs[3][2]))
     figure, axes = blank("Registers a thread, at least (×: spills)")

@@ -1,4 +1,4 @@
-"""Easel: where the picture of an example goes, and how all of them look."""
+"""Shared by all examples: where their pictures are saved, and how they look."""
 
 import sys
 from pathlib import Path
@@ -21,19 +21,19 @@ LEAF, WARM, GREY, DEEP = "#00897b", "#ff7043", "#b0bec5", "#1e3a8a"
 
 
 def place(script):
-    """Where the picture of a script goes: into the folder given as its argument, else beside where we stand."""
+    """Returns the path of a script's picture: in the folder given as its argument, else in the current one."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
     return folder / Path(script).with_suffix(".svg").name
 
 
 def blank(title, wide=5.6, high=3.4):
-    """A figure with one pair of axes."""
+    """Returns a figure with one pair of axes."""
     figure, axes = plt.subplots(figsize=(wide, high), layout="constrained")
     axes.set_title(title, fontsize=10)
     return figure, axes
 
 
 def keep(figure, script):
-    """Write the picture, the same bytes for the same lines."""
+    """Writes the picture; equal figures give equal bytes."""
     figure.savefig(place(script), metadata={"Date": None})
     print("picture:", place(script).name)

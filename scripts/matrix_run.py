@@ -35,14 +35,17 @@ CORE = (
     "tests/cases",
     "tests/cli",
     "tests/engine",
-    "tests/fronts",
     "tests/interop",
-    "tests/laboratory",
+    "tests/kernel",
+    "tests/keylint",
+    "tests/memoization",
+    "tests/replay",
+    "tests/shipping",
+    "tests/dashboard",
     "tests/measure",
     "tests/model",
     "tests/pools",
     "tests/report",
-    "tests/sharing",
     "tests/spaces",
     "tests/stores",
     "tests/strategies",
@@ -88,7 +91,7 @@ class Environment:
 
 def environments() -> list[Environment]:
     """Every row of the matrix."""
-    torch_tests, triton_tests = ("tests/torch",), ("tests/triton", "tests/triton_build")
+    torch_tests, triton_tests = ("tests/torch_compile",), ("tests/triton_autotune", "tests/triton_static")
     return [
         *(
             Environment("python", version, (), CORE, version, limit=3600.0, extras=LIGHT)

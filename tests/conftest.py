@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, settings
 
+import worked_time
 from tunewright import session
 
 # The same examples every time, however long one takes. Others are tried at night (`nightly`), or by hand:
@@ -54,3 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not (mark.args and isinstance(mark.args[0], str)):
                 raise pytest.UsageError(f'{item.nodeid}: state the tolerance, as in @pytest.mark.clock("within 1 s")')
             item.add_marker(pytest.mark.flaky(reruns=2))
+
+
+@pytest.fixture
+def by_work(monkeypatch):
+    """Kernels of this process take as long as the work they say they do: no race depends on the machine."""
+    worked_time.install(monkeypatch)

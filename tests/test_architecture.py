@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,10 @@ import tunewright as tw
 ROOT = Path(tunewright.__file__).parent
 PROJECT = Path(__file__).parent.parent
 SOURCES = sorted(ROOT.rglob("*.py"))
-HEART = ["model", "ports", "measure", "engine", "session.py", "fronts/tuned.py"]
+HEART = ["model", "ports", "measure", "engine", "session.py", "kernel/tuned.py"]
 
 PUBLIC = {
-    "C", "Case", "Config", "Figure", "In", "InOut", "Knob", "NoDecision", "NothingWorked", "Out", "Python", "Rule",
+    "C", "Case", "Config", "Feature", "In", "InOut", "Knob", "NoDecision", "NothingWorked", "Out", "Python", "Rule",
     "Session", "Space", "Tuned", "TunewrightError", "Variant", "__version__", "configure", "current_session", "memo",
     "persistent_memo", "seal", "tune", "unseal",
 }  # fmt: skip
@@ -50,32 +51,49 @@ def triple(x: tw.In("N"), *, step: int):
 
 
 TUNING = [
-    "fronts.call", "fronts.tuned", "pools.loading", "fronts.declaration", "fronts.buckets",
-    "session", "sharing.supply", "backends.python", "backends.host", "sharing.nearby",
-    "sharing.flight", "sharing.leases",
-    "cases.inputs", "fronts.seeds", "sharing.sealing", "engine.budget",
-    "pools.serial", "strategies.random", "sharing.prior",
-    "engine.journal", "engine.stopping", "engine.decide",
-    "engine.run", "measure.attempt", "cases.exam", "cases.arguments", "cases.judge",
-    "measure.lease", "measure.clock", "measure.race", "measure.stats", "measure.quiet", "sharing.transcripts",
+    "kernel.generated_call", "kernel.tuned", "pools.kernel_loader", "kernel.declaration", "kernel.buckets",
+    "session", "stores.artifact_provider", "backends.python", "backends.host", "stores.fallback",
+    "stores.singleflight", "stores.leases",
+    "cases.inputs", "kernel.seeds", "stores.seal", "engine.budget",
+    "pools.serial", "strategies.random", "stores.prior",
+    "engine.journal", "engine.stopping", "engine.search_loop",
+    "engine.decide", "measure.evaluator", "cases.validation", "cases.arguments", "cases.tolerance",
+    "stores.file_lock", "measure.clock", "measure.race", "stats", "measure.noise", "stores.transcripts",
 ]  # fmt: skip
+
+
+KEEPING = (
+    "stores.serialization",
+    "stores.memory",
+    "stores.sqlite",
+    "stores.records",
+    "stores.retention",
+    "stores.tiered",
+    "stores.locations",
+    "stores.circuit_breaker",
+    "stores.process_id",
+    "stores.files",
+    "stores.capabilities",
+    "stores.statistics",
+)
+"""Where the store itself is at work."""
 
 
 def test_a_tuning_run_goes_from_top_to_bottom_as_drawn() -> None:
     # All configs are the same, so that there are always finalists to race.
     session = tw.Session(pool="serial", strategy="random")
     tuned = tw.tune(tw.Space(tw.Knob("step", range(12))), session=session)(triple)
-    import tunewright.sharing.flight  # what loading it does is no part of the path  # noqa: F401
+    import tunewright.stores.singleflight  # what loading it does is no part of the path  # noqa: F401
 
     rooms = crossed(lambda: tuned(np.ones(3)))
-    values = ("model.", "spaces.", "cases.case", "settings", "report.", "remarks", "stores.", "ports.", "sharing.wire")
+    values = ("model.", "spaces.", "cases.case", "settings", "report.", "lazy_logging", "ports.", *KEEPING)
     assert [room for room in rooms if not room.startswith(values)] == TUNING
 
 
 def test_a_cached_launch_is_one_generated_call() -> None:
     tuned = tw.tune(tw.Space(tw.Knob("step", [1, 2])), session=tw.Session(pool="serial"))(triple)
     tuned(np.ones(3))
-    assert crossed(lambda: tuned(np.ones(3))) == ["fronts.call"]
+    assert crossed(lambda: tuned(np.ones(3))) == ["kernel.generated_call"]
 
 
 def test_a_fresh_process_with_a_warm_store_never_loads_a_strategy() -> None:
@@ -131,7 +149,7 @@ def test_importing_us_loads_no_optional_package_and_no_face() -> None:
 
 # Where anything that a config breaks is data about the config, and where a waiting caller is handed any error at all.
 BLIND = {
-    "fronts/memo/flight.py", "fronts/torch/attempt.py", "fronts/triton/attempt.py", "measure/attempt.py",
+    "memoization/singleflight.py", "torch/evaluator.py", "triton/evaluator.py", "measure/evaluator.py",
 }  # fmt: skip
 
 
@@ -208,19 +226,28 @@ def test_every_module_says_what_it_is() -> None:
         assert said, path
 
 
-def drawn() -> list[str]:
-    """The files that the tree in docs/architecture.md names, by their whole path."""
-    tree = (PROJECT / "docs" / "architecture.md").read_text().split("src/tunewright/\n")[1].split("```")[0]
-    found, folders = [], []
-    for line in tree.splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2 - 1
-        del folders[depth:]
-        if folder := re.match(r"\s*(\w+/)", line):
-            folders.append(folder[1])
-        found += ["".join(folders) + name for name in re.findall(r"(?<![\w./])(\w+\.py)\b", line)]
-    return found
+PAGE = (PROJECT / "docs" / "architecture.md").read_text()
 
 
-def test_the_tree_in_the_architecture_page_names_every_module_once() -> None:
-    modules = [place(path) for path in SOURCES if path.name not in ("__init__.py", "__main__.py")]
-    assert sorted(drawn()) == sorted([*modules, "__init__.py"])
+def test_the_floors_on_the_page_are_those_that_the_linter_checks() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    contract = project["tool"]["importlinter"]["contracts"][0]
+    assert PAGE.split("```")[1].strip().splitlines() == contract["layers"]
+
+
+def test_the_page_says_what_every_package_has() -> None:
+    packages = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.suffix in ("", ".py")}
+    rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(packages - {"__init__", "__main__", "__pycache__"})
+
+
+def test_the_page_names_only_what_is_there() -> None:
+    """Every module, file and folder in code marks."""
+    for name in re.findall(r"`([\w/]+(?:\.py|/))`", PAGE):
+        assert any((root / name).exists() for root in (ROOT, PROJECT)), name
+    drawn = PAGE.split("**A tuning run**")[1].split("```")[1]
+    for module in re.findall(r"\b((?:kernel|engine|measure|stores)\.\w+)", drawn):
+        assert (ROOT / f"{module.replace('.', '/')}.py").exists(), module
+    for method in re.findall(r"session\.(\w+)", drawn):
+        assert hasattr(tw.Session, method), method

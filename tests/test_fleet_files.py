@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from tunewright.engine.budget import Budget
-from tunewright.fronts.campaign.plan import File
+from tunewright.fleet.campaign.plan import CampaignFile
 from tunewright.settings import Settings
 
 FILES = Path(__file__).parent.parent / "docs" / "fleet"
 
 
 def test_the_campaign_is_one_that_we_read() -> None:
-    said = msgspec.convert(tomllib.loads((FILES / "campaign.toml").read_text()), File)
+    said = msgspec.convert(tomllib.loads((FILES / "campaign.toml").read_text()), CampaignFile)
     assert Budget.parse(said.budget).seconds == 8 * 3600
     assert Settings.read(environ={}, **said.settings).pool_name == "ray"
 

@@ -102,7 +102,7 @@ def test_a_form_asks_for_what_we_need(path: Path) -> None:
     assert {"name", "description", "labels", "body"} <= form.keys()
     asked = [field["attributes"]["label"] for field in form["body"]]
     assert any("`tunewright settings`" in label for label in asked)
-    assert any("`tunewright quiet`" in label for label in asked)
+    assert any("`tunewright noise`" in label for label in asked)
     assert len({field["id"] for field in form["body"]}) == len(form["body"])
 
 

@@ -1,12 +1,14 @@
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tunewright import Session
 from tunewright import settings as settings_module
 from tunewright.errors import SettingsError
-from tunewright.settings import Feature, Settings
-from tunewright.stores.layers import Layers
+from tunewright.settings import FeatureFlag, Settings
+from tunewright.stores.tiered import TieredStore
 
 
 def test_python_over_environment_over_file_over_default(tmp_path) -> None:
@@ -57,14 +59,14 @@ def test_each_value_says_where_it_comes_from(tmp_path) -> None:
 
 def test_a_feature_is_on_from_its_version_and_an_override_wins(monkeypatch) -> None:
     monkeypatch.setattr(settings_module, "__version__", "0.3.1")
-    old, new = Feature("a", "", "0.2", "0.3"), Feature("b", "", "0.3", "0.10")
-    assert old.on
-    assert not new.on
-    monkeypatch.setattr(settings_module, "FEATURES", (old, new))
-    assert Settings().has("a")
-    assert not Settings().has("b")
+    old, new = FeatureFlag("a", "", "0.2", "0.3"), FeatureFlag("b", "", "0.3", "0.10")
+    assert old.enabled
+    assert not new.enabled
+    monkeypatch.setattr(settings_module, "FEATURE_FLAGS", (old, new))
+    assert Settings().is_enabled("a")
+    assert not Settings().is_enabled("b")
     assert Settings.read({"TUNEWRIGHT_FEATURES": "b,-a"}, Path("/nowhere")).features == {"b": True, "a": False}
-    assert not Settings(features={"a": False}).has("a")
+    assert not Settings(features={"a": False}).is_enabled("a")
     with pytest.raises(SettingsError, match="no feature 'c'; features: a, b"):
         Settings(features={"c": True})
 
@@ -99,9 +101,54 @@ def test_a_store_that_cannot_be_opened_leaves_a_session_that_works(tmp_path, cap
     blocker = tmp_path / "file"
     blocker.write_text("")
     session = Session(store=None, cache=str(blocker / "cache"), mode="frozen")
-    assert isinstance(session.store, Layers)
+    assert isinstance(session.store, TieredStore)
     from tunewright.testing.keys import DECISION, KEY
 
     assert session.store.put(DECISION) == DECISION
     assert session.store.get(KEY) == DECISION
     assert "SqliteStore is skipped" in caplog.text
+
+
+def test_the_old_names_of_settings_are_read_with_a_warning(tmp_path) -> None:
+    (tmp_path / "tunewright.toml").write_text("worth = 0.05\n")
+    with pytest.warns(DeprecationWarning, match=r"'worth' \(.*tunewright.toml\) is deprecated; use min_expected_gain"):
+        assert Settings.read({}, tmp_path).min_expected_gain == 0.05
+    with (
+        pytest.warns(DeprecationWarning, match="tunewright.toml"),
+        pytest.warns(DeprecationWarning, match="TUNEWRIGHT_WORTH is deprecated; use TUNEWRIGHT_MIN_EXPECTED_GAIN"),
+    ):
+        assert Settings.read({"TUNEWRIGHT_WORTH": "0.1"}, tmp_path).min_expected_gain == 0.1
+    with pytest.warns(DeprecationWarning, match=r"'wait' \(Python\) is deprecated; use tuning_wait_seconds"):
+        assert Session(wait=7).settings.tuning_wait_seconds == 7
+    with pytest.warns(DeprecationWarning, match="use TUNEWRIGHT_TUNING_WAIT_SECONDS"):
+        assert Settings.read({"TUNEWRIGHT_WAIT": "5"}, tmp_path / "none").tuning_wait_seconds == 5
+
+
+def test_the_new_name_of_a_setting_wins(tmp_path) -> None:
+    environ = {"TUNEWRIGHT_WAIT": "5", "TUNEWRIGHT_TUNING_WAIT_SECONDS": "6"}
+    with pytest.warns(DeprecationWarning, match="TUNEWRIGHT_WAIT"):
+        assert Settings.read(environ, tmp_path).tuning_wait_seconds == 6
+    (tmp_path / "tunewright.toml").write_text("tuning_wait_seconds = 8\n")
+    with pytest.warns(DeprecationWarning, match="TUNEWRIGHT_WAIT"):  # the environment is above the file, by either name
+        assert Settings.read({"TUNEWRIGHT_WAIT": "5"}, tmp_path).tuning_wait_seconds == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("trials", "many", "trials is 'many'; it must be a whole number"),
+        ("trials", 3.5, "trials is 3.5; it must be a whole number"),
+        ("seconds", "long", "seconds is 'long'; it must be a number"),
+        ("deterministic", "maybe", "deterministic is 'maybe'; it must be true or false"),
+        ("strategy", 3, "strategy is 3; it must be text"),
+        ("features", "-", "no feature ''"),
+    ],
+)
+def test_a_value_of_the_wrong_type_says_what_it_must_be(name, value, message, tmp_path) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        Settings.read({}, tmp_path, **{name: value})
+
+
+def test_values_that_mean_the_same_are_taken(tmp_path) -> None:
+    settings = Settings.read({"TUNEWRIGHT_DETERMINISTIC": "Yes"}, tmp_path, cache=tmp_path, trials=np.int64(3))
+    assert (settings.deterministic, settings.cache, settings.trials) == (True, str(tmp_path), 3)

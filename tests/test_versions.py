@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tunewright
-from tunewright.bench import run as bench
-from tunewright.fronts.memo import places as memo
+from tunewright.bench import results as bench
+from tunewright.memoization import storage as memo
 from tunewright.model import key
 from tunewright.stores.bundle import layout
 from tunewright.stores.sqlite import schema as sqlite
@@ -37,11 +37,11 @@ def test_the_pythons_are_those_of_the_metadata() -> None:
 
 
 def test_torch_and_triton_are_those_that_the_adapters_were_checked_on() -> None:
-    for name, path in (("torch", "backends/inductor/adapter.py"), ("Triton", "backends/triton/adapter.py")):
-        (checked,) = re.findall(r'^CHECKED = "(.+)"$', source(path), re.MULTILINE)
+    for name, path in (("torch", "torch/inductor/adapter.py"), ("Triton", "triton/adapter.py")):
+        (checked,) = re.findall(r'^TESTED_VERSION = "(.+)"$', source(path), re.MULTILINE)
         assert row(name)[0] == checked
         assert f"{name} {checked}" in PAGE
-    (prebuilt,) = re.findall(r'^CHECKED_ON = "(.+)"$', source("backends/triton/aot.py"), re.MULTILINE)
+    (prebuilt,) = re.findall(r'^TESTED_VERSION = "(.+)"$', source("triton/static/aot.py"), re.MULTILINE)
     assert prebuilt == row("Triton")[0]
 
 
@@ -86,7 +86,7 @@ def test_the_number_of_a_format_is_that_of_the_code(format: str, number: int) ->
 
 def test_the_number_of_postgresql_is_how_many_steps_there_are() -> None:
     schema = pytest.importorskip("tunewright.stores.postgres.schema")
-    assert int(row("tables of a PostgreSQL store")[0]) == len(schema.STEPS)
+    assert int(row("tables of a PostgreSQL store")[0]) == len(schema.MIGRATIONS)
 
 
 def test_the_number_of_redis_is_in_its_keys() -> None:

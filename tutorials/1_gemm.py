@@ -1,8 +1,8 @@
 """Tutorial 1: tune a matrix product in C until it keeps up with numpy.
 
-`gemm.c` is written with its choices left open: how wide a vector is, how much of C is held in registers, how A and B
-are cut to fit the caches. No choice is best everywhere, and nobody guesses the best one for a machine; but there are
-only a few thousand, so we declare them, and let them be tried.
+`gemm.c` leaves its parameters open: how wide a vector is, how much of C is held in registers, how A and B are cut to
+fit the caches. No setting is best on every machine, and the best one is hard to guess. There are only a few thousand,
+so we declare them and let Tunewright try them.
 
 Run this file twice. The first run searches for half a minute; the second finds the answer in the store.
 """
@@ -22,8 +22,8 @@ import tunewright as tw
 SIZE = 512
 ROUNDS = 100
 
-# What may be chosen. In C each knob is a macro; values that begin with a dash are compiler flags instead.
-# A rule says which combinations make no sense, and why.
+# The knobs. In C each knob is a macro; values that begin with a dash are compiler flags instead.
+# A rule excludes combinations that make no sense, and says why.
 space = tw.Space(
     tw.Knob("VW", [4, 8, 16]),
     tw.Knob("MR", [1, 2, 4, 6, 8, 12, 14]),
@@ -41,8 +41,8 @@ space = tw.Space(
 )
 
 
-# The kernel: its arguments, what it does with them, and the names of their sizes, which become macros as well.
-# Every config must agree with the reference before it is timed. The default is what one might write by hand.
+# The kernel: its arguments, whether it reads or writes them, and the names of their sizes, which become macros as well.
+# The result of every config must match the reference before it is timed. The default is what one might write by hand.
 @tw.tune(
     space,
     backend=tw.C("gemm.c", flags="-march=native"),
@@ -64,7 +64,7 @@ def main():
     a, b = rng.standard_normal((2, SIZE, SIZE), dtype=np.float32)
     c = np.empty_like(a)
 
-    # The first call searches, unless the store knows the answer. From then on, it is an ordinary function.
+    # The first call searches, unless the store has a decision. Later calls run the chosen config.
     gemm(a, b, c)
     assert np.allclose(c, a @ b, atol=1e-3)
 
@@ -72,7 +72,7 @@ def main():
     print(f"{len(space):,} configs; the best of {decision.evidence.trials} tried: {decision.config}")
     print(f"{decision.evidence.gain:.1f} times as fast as the default")
 
-    # A fair race: turn by turn, so that both meet the same machine, and by CPU time, so that neighbours do not count.
+    # A fair race: in turns, so that conditions are equal, and by CPU time, so that other programs do not count.
     ours, numpys = [], []
     for _ in range(ROUNDS):
         ours.append(cpu_seconds(gemm, a, b, c))

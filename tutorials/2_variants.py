@@ -1,11 +1,11 @@
 """Tutorial 2: let the algorithm be part of the choice.
 
 Three ways to multiply matrices: three plain loops, the blocked kernel of tutorial 1, and the BLAS library that numpy
-calls. Which is best depends on the shape: a library pays for its generality at every call, plain loops pay for every
-cache miss. So the way is chosen like any other setting: as a variant, which may have knobs and rules of its own.
+calls. Which is best depends on the shape: a library has overhead in every call, plain loops have cache misses. So the
+algorithm is tuned like any other parameter: as a variant, which may have knobs and rules of its own.
 
-The times shown are those of whole calls from Python, which for the smallest shapes is most of it.
-Run this file twice: the first run takes half a minute, the second asks the store.
+The times shown are those of whole calls from Python, which dominates at the smallest shapes.
+Run this file twice: the first run takes half a minute, the second reads the store.
 """
 
 import os
@@ -39,8 +39,8 @@ def blas(a, b, c):
     np.matmul(a, b, out=c)
 
 
-# Each variant has a backend of its own; a plain function will do. The other knobs of the blocked kernel stay as they
-# are: macros like the rest, set by flags. Each of the 32 configs left can be tried at each shape.
+# Each variant has its own backend; a plain function is one too. The other macros of the blocked kernel are fixed by
+# flags. Each of the remaining 32 configs can be tried at each shape.
 backends = {
     "naive": tw.C("naive.c", "gemm"),
     "blocked": tw.C("gemm.c", "gemm", flags="-O3 -march=native -DKB=256 -DNB=128 -DUNROLL=4 -DPACK_A=0 -DROWS_OUTER=1"),
@@ -48,13 +48,13 @@ backends = {
 }
 
 
-# The name is what the store knows the kernel by; that of the function is taken by tutorial 1.
+# The store identifies the kernel by its name; tutorial 1 already uses the name of the function.
 @tw.tune(space, backend=backends, reference=np.matmul, default={"variant": "naive"}, budget="40", name="gemm-variants")
 def gemm(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
 
 
 def best_times(decision):
-    """The best time of each variant in seconds: every trial is kept in the store, not only the winner."""
+    """Returns the best time of each variant in seconds: the store keeps every trial, not only the winner."""
     trials = list(gemm.session.store.trials(decision.key))
     return {name: min(t.seconds for t in trials if t.config["variant"] == name) for name in VARIANTS}
 
@@ -67,7 +67,7 @@ def main():
         a, b = (rng.standard_normal(shape, dtype=np.float32) for shape in ((m, k), (k, n)))
         c = np.empty((m, n), dtype=np.float32)
 
-        # A new shape is a new question: the first call with it searches, later ones do not.
+        # A new shape has a new key: the first call with it searches, later ones do not.
         gemm(a, b, c)
         assert np.allclose(c, a @ b, atol=1e-3)
 

@@ -1,9 +1,9 @@
-"""A strategy of your own: a class with `ask` and `tell`, held against ours on recorded spaces.
+"""Tutorial 3: write your own strategy, a class with `ask` and `tell`, and compare it with ours on recorded spaces.
 
     python tutorials/3_strategy.py
 
-A real one is a package with an entry point in the group `tunewright.strategies`, and a test class made from
-`tunewright.testing.strategy_kit.StrategyContract`. Here it is this file, named as FILE.py:NAME.
+A published strategy is a package with an entry point in the group `tunewright.strategies`, and a test class that
+inherits `tunewright.testing.strategy_kit.StrategyContract`. Here it is in this file, named as FILE.py:NAME.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ SPACES = HERE.parent.parent / "spaces"
 
 
 class Coordinate:
-    """Turns one knob of the best config so far, each in its turn; starts anew where nothing is better."""
+    """Changes one knob of the best config so far; continues at random if no neighbor is left."""
 
     def __init__(self, space, rng):
         self.space, self.rng = space, rng
@@ -23,7 +23,7 @@ class Coordinate:
         self.best = None
 
     def ask(self, count):
-        """Neighbours of the best config that were not proposed yet, else something drawn at random."""
+        """Returns neighbors of the best config that were not proposed yet, else random configs."""
         near = self.space.neighbors(self.best, reach=None) if self.best else []
         fresh = [config for config in near if config not in self.seen]
         wave = [fresh[i] for i in self.rng.permutation(len(fresh))[:count]]
@@ -35,7 +35,7 @@ class Coordinate:
         return wave
 
     def tell(self, trials):
-        """Remember what came of configs; failures have no seconds worth comparing."""
+        """Records the results of configs; a failure has no time to compare."""
         for trial in trials:
             self.seen[trial.config] = trial.seconds if trial.works else None
             known = self.seen.get(self.best)

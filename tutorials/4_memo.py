@@ -2,11 +2,11 @@
 
     python tutorials/4_memo.py
 
-`@memo` remembers in this process, `@persistent_memo` in the store, for every process that shares it. The function here
-stands for something slow: it looks for the largest matrix product that fits into a time. Of processes that ask at once
-one measures, and the others wait for its answer.
+`@memo` keeps results in this process, `@persistent_memo` in the store, for every process that shares it. The example is
+a slow function that looks for the largest matrix product that fits into a time limit. If several processes ask at once,
+one measures and the others wait for its result.
 
-Run this file twice: the first run takes a few seconds, the second asks the store.
+Run this file twice: the first run takes a few seconds, the second reads the store.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import tunewright as tw
 
 @tw.persistent_memo(most=1000)
 def seconds_for(size, dtype="float32"):
-    """How long one product takes. A change of this text is a new question; a comment is not."""
+    """Returns how long one product takes. A change of this docstring invalidates results; one of a comment does not."""
     a = np.ones((size, size), dtype=dtype)
     start = time.perf_counter()
     for _ in range(3):
@@ -29,12 +29,12 @@ def seconds_for(size, dtype="float32"):
 
 @tw.memo
 def largest(milliseconds):
-    """The largest size below that time; asked twice, this process knows."""
+    """Returns the largest size below that time; a second call uses the result kept in this process."""
     return max((size for size in (64, 128, 256, 512, 1024) if 1e3 * seconds_for(size) < milliseconds), default=0)
 
 
-# A coroutine function is remembered by what it returns. Its self, or any argument that is no plain value, counts by
-# what `encoders` says of it.
+# For a coroutine function, the awaited result is kept. `encoders` turns `self`, or any argument that is not a plain
+# value, into a part of the key.
 class Machine:
     def __init__(self, name):
         self.name = name
@@ -53,7 +53,7 @@ async def reports():
 def main():
     for limit in (1, 10, 100):
         print(f"below {limit:3} ms: {largest(limit)}")
-    # However it is spelled, it is the same call; but 256.0 would be another.
+    # These are the same call, however the arguments are passed; 256.0 would be another.
     assert seconds_for(256) == seconds_for(size=256) == seconds_for(256, dtype="float32")
     print(asyncio.run(reports())[0], f"after {report.cache_info().misses} computation(s) for 5 tasks")
 

@@ -2,10 +2,10 @@
 
     python tutorials/5_ship.py
 
-Record what a program asks for, tune that, pack it into a signed bundle, and use it in another environment in strict
-mode: another folder, another home, no compiler. Then break things: all of it is refused. Then roll back.
+Record what a program calls, tune that, pack it into a signed bundle, and use it in another environment in strict mode:
+another folder, another home, no compiler. Then damage it in several ways, all of which are refused. Then roll back.
 
-The commands are those you would type; they are run in a scratch folder, and what they say is shown.
+The commands are those you would type. They run in a temporary folder, and their output is shown.
 """
 
 import json
@@ -21,7 +21,7 @@ COMMANDS = {"tunewright": [sys.executable, "-m", "tunewright"], "python": [sys.e
 
 
 class Machine:
-    """A folder, a home and a PATH of its own."""
+    """A simulated machine with its own folder, home and environment."""
 
     def __init__(self, folder, **more):
         self.folder = folder
@@ -30,7 +30,7 @@ class Machine:
         self.environ = {**ours, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), **more}
 
     def run(self, line, status=0, **settings):
-        """Run a command, show it and what it says, and see that it ends as it should."""
+        """Runs a command, prints it with its output, and checks its exit status."""
         print(f"\n{self.folder.name}$ {' '.join(f'{k}={v} ' for k, v in settings.items())}{line}")
         first, *words = line.split()
         environ = {**self.environ, **{f"TUNEWRIGHT_{name}": text for name, text in settings.items()}}
@@ -49,21 +49,21 @@ def main():
 
 
 def story(scratch):
-    # 1. A program runs with defaults. In the mode `record` it notes what it asks for and what that costs.
+    # 1. A program runs with defaults. Mode `record` records what it calls and how long that takes.
     bench = Machine(scratch / "workbench")
     bench.run("python app.py 400x600", MODE="record")
     bench.run("python app.py 64x4096", MODE="record")
     bench.run("tunewright store untuned")
 
-    # 2. What it asked for is tuned, what cost most time first.
+    # 2. Tune what it called, most expensive first.
     bench.run("tunewright tune --recorded --budget 15")
 
-    # 3. What was decided becomes one file, with what was built and how it was raced. A key is made once.
+    # 3. Pack the decisions into one file, with artifacts and transcripts. Make the signing key once.
     signer = bench.run("tunewright bundle key team.pem").splitlines()[0]
     bench.run("tunewright bundle build blur.bundle app.py:blur --sign team.pem")
 
-    # 4. Production: another folder, another home, no compiler anywhere. It trusts one signer. In the mode `strict` a
-    # miss is an error. Nothing is measured, nothing compiled.
+    # 4. Production: another folder, another home, no compiler. It trusts one signer. In mode `strict` a miss is an
+    # error. Nothing is measured or compiled.
     production = Machine(scratch / "production", PATH="/nonexistent")
     (production.folder / "signers").write_text(signer + "\n")
     shutil.copy(bench.folder / "blur.bundle", production.folder)
@@ -71,8 +71,8 @@ def story(scratch):
     served = json.loads(production.run("python app.py 400x600", **trusted))
     assert served == {"mean": 1.0, "exact": 1}, served
 
-    # 5. Breaking it. A size that nobody tuned is an error that says what is there; so is one flipped bit, a bundle
-    # that nobody signed, and one that somebody else signed.
+    # 5. Errors: a size that was not tuned (the message lists what is there), a flipped bit, an unsigned bundle, and a
+    # bundle that somebody else signed.
     production.run("python app.py 401x600", status=1, **trusted)
     damaged = bytearray((production.folder / "blur.bundle").read_bytes())
     damaged[len(damaged) // 2] ^= 1
@@ -86,10 +86,10 @@ def story(scratch):
     shutil.copy(bench.folder / "strange.bundle", production.folder)
     production.run("tunewright bundle verify strange.bundle --signers signers", status=2)
 
-    # 6. A bundle can also be applied to a store. What stood before stays in its history, so one command goes back.
+    # 6. A bundle can also be applied to a store. Earlier decisions stay in its history, so one command rolls back.
     production.run("tunewright bundle apply blur.bundle --signers signers")
     good = production.run("tunewright show blur")
-    # Somebody tuned in haste: with a budget of one trial, which is the default.
+    # A bad bundle: tuned with a budget of one trial, which is the default config.
     bench.run("tunewright tune app.py:blur --shape 400,600 --budget 1 --store other.sqlite")
     bench.run("tunewright bundle build hasty.bundle blur --sign team.pem --store other.sqlite")
     shutil.copy(bench.folder / "hasty.bundle", production.folder)
@@ -98,7 +98,7 @@ def story(scratch):
     production.run("tunewright store rollback blur --yes")
     assert production.run("tunewright show blur") == good
 
-    # 7. The store serves what the bundle brought, still without a compiler.
+    # 7. The store serves the decisions of the bundle, still without a compiler.
     served = json.loads(production.run("python app.py 64x4096", MODE="strict"))
     assert served == {"mean": 1.0, "exact": 1}, served
     print(f"\nproduction: compiles {served.get('compiles', 0)}, measurements {served.get('measurements', 0)}")

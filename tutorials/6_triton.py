@@ -2,8 +2,8 @@
 
     python tutorials/6_triton.py
 
-Needs no GPU, and so says nothing of speed: kernels are really compiled (rung 1), and launched on a driver that pretends
-to be an A100 and makes times up (rung 2). On a machine with a GPU leave `pretended` away; all else stays as it is.
+This needs no GPU, so it says nothing about speed: kernels are really compiled (rung 1), and launched on a simulated
+driver of an A100 with made-up times (rung 2). On a machine with a GPU, remove `pretended`; nothing else changes.
 """
 
 import os
@@ -17,14 +17,13 @@ import triton.language as tl
 from triton import cdiv, jit
 
 import tunewright as tw
-from tunewright.backends.triton.compiling import Call
-from tunewright.backends.triton.subjects import subject
-from tunewright.fronts import prebuilding
-from tunewright.report import resources
 from tunewright.testing.triton_driver import A30, A100, FakeDriver, pretended
 
-# 1. One import is another. This was `from triton import autotune, Config`; nothing else changes.
+# 1. Change one import. This was `from triton import autotune, Config`; nothing else changes.
 from tunewright.triton import Config, autotune
+from tunewright.triton.static import heatmap, prebuild
+from tunewright.triton.static.compile_worker import LaunchArguments
+from tunewright.triton.static.kernels import unwrap_kernel
 
 
 @autotune(
@@ -48,7 +47,7 @@ def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     tl.store(c + rows[:, None] * n + columns[None, :], total)
 
 
-# 2. A space instead of a list: more configs, and rules that say why not. Sizes share tunings by buckets.
+# 2. Use a space instead of a list: it can have many more configs. Buckets let sizes share a tuning.
 space = tw.Space(
     tw.Knob("M", [32, 64, 128, 256]),
     tw.Knob("N", [32, 64, 128, 256]),
@@ -68,14 +67,14 @@ def arguments(m=256, n=256, k=128):
 
 
 def cost(launch):
-    """Made-up seconds: larger tiles are better, up to a point. A GPU would say something else."""
+    """Returns made-up seconds: larger tiles are better, up to a point. A real GPU would differ."""
     tile = launch.config["M"] * launch.config["N"]
     return 1e-5 * (1 + abs(tile - 8192) / 8192)
 
 
 def main():
     with pretended(FakeDriver(A100, seconds=cost)):
-        # 3. The first call tunes, by races; the next is a dictionary look-up.
+        # 3. The first call tunes by racing; the next is a dictionary look-up.
         matmul[grid](*arguments())
         print("a list:", matmul.best_config)
         searched[grid](*arguments())
@@ -83,23 +82,23 @@ def main():
         print("a space:", searched.best_config)
         print({kind: count for kind, count in tw.current_session().counts.items() if kind != "compiles"})
     with pretended(FakeDriver(A30, seconds=cost)):
-        # 4. Another card of the same architecture is another key: the stock tuner would take the A100's choice.
+        # 4. Another GPU of the same architecture has another key: the stock tuner would use the A100's choice.
         print("on an A30:", searched.key.key(searched.key.signature(named(arguments()))).differences(decided().key))
 
-    # 5. Compiled without a GPU: what fits, what spills, and a picture of it.
+    # 5. Compile without a GPU: what fits, what spills, and a heat map.
     with tempfile.TemporaryDirectory() as scratch:
-        kernel = subject(searched)
-        plan = prebuilding.plan(kernel, Call(arguments(), {}), ["sm_80", "sm_90"], most=24)
-        rows = list(prebuilding.prebuild(plan, Path(scratch)))
+        kernel = unwrap_kernel(searched)
+        plan = prebuild.plan_prebuild(kernel, LaunchArguments(arguments(), {}), ["sm_80", "sm_90"], max_configs=24)
+        rows = list(prebuild.prebuild(plan, Path(scratch)))
         dropped = [row for row in rows if row.by == "model"]
         print(f"{len(rows)} configs x targets: {len(dropped)} dropped before compiling, such as")
         print("  ", dropped[0].config, dropped[0].reasons[0])
         print(f"   {sum(row.keep for row in rows)} kept after compiling; the others spill or do not fit")
-        points = [resources.Point(row.target, row.config, occupancy(row)) for row in rows]
-        resources.draw(Path(os.environ.get("PICTURE", f"{scratch}/resources.png")), kernel.name, points)
+        points = [heatmap.OccupancyPoint(row.target, row.config, occupancy(row)) for row in rows]
+        heatmap.draw_heatmap(Path(os.environ.get("PICTURE", f"{scratch}/resources.png")), kernel.name, points)
 
-    # 6. `tunewright triton prebuild FILE.py:KERNEL --targets sm_80,gfx942` does the same; `tunewright bundle build`
-    # packs what was decided and compiled, so that production neither compiles nor measures: tutorial 5.
+    # 6. `tunewright triton prebuild FILE.py:KERNEL --targets sm_80,gfx942` does the same. `tunewright bundle build`
+    # packs decisions and artifacts, so that production neither compiles nor measures: see tutorial 5.
     print(f"in this process: measurements {tw.current_session().counts['measurements']}")
 
 

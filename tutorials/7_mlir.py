@@ -1,8 +1,8 @@
-"""Tutorial 7: write the schedule yourself, then let it be searched.
+"""Tutorial 7: write a schedule by hand, then search for a better one.
 
-What to compute is said once, as linalg on tensors: c = relu(a b). How, is a schedule: steps that a compiler takes.
-Here are three, each with more steps than the one before: tiles; tiles with everything fused into them; and the same
-made of vectors. Then the structure itself is searched, together with its sizes.
+The payload says what to compute, as linalg on tensors: c = relu(a b). A schedule says how, as steps for the compiler.
+Here are three, each with more steps than the one before: tiles; tiles with everything fused into them; the same with
+vectors. Then the structure itself is searched, together with its sizes.
 
 `tunewright mlir steps tutorials/7_mlir.py:vectors tutorials/7_mlir.py:payload` shows what each step does; with
 `--html steps.html` as a page. This needs the extra `mlir` (see docs/mlir.md).
@@ -18,17 +18,17 @@ import time
 import numpy as np
 
 import tunewright as tw
-from tunewright.backends.mlir import Mlir, payloads
-from tunewright.backends.mlir.nests import UNITS
-from tunewright.backends.mlir.products import product_plan
-from tunewright.backends.mlir.steps import Schedule
+from tunewright.mlir import Mlir, payloads
+from tunewright.mlir.gemm_plans import gemm_plan
+from tunewright.mlir.nest_plans import VECTOR_PATTERNS
+from tunewright.mlir.schedule import Schedule
 
 SIZE = 512
 payload = payloads.matmul(SIZE, SIZE, SIZE, after="relu")
 
 
 def tiled():
-    """The product in blocks that fit into a cache."""
+    """Returns a schedule that computes the product in blocks that fit into a cache."""
     s = Schedule()
     (product,) = s.match("linalg.matmul")
     s.tile(product, [32, 64, 32])
@@ -36,7 +36,7 @@ def tiled():
 
 
 def fuse_all(rows, columns, terms):
-    """Tiles of the result, and in each of them all that it takes: zeros, product, relu."""
+    """Tiles the result, and fuses everything into each tile: zeros, product, relu."""
     s = Schedule()
     (relu,), (product,), (zeros,) = (s.match(f"linalg.{name}") for name in ("generic", "matmul", "fill"))
     relu, (loop,) = s.tile(relu, [rows, columns], "forall")
@@ -48,28 +48,28 @@ def fuse_all(rows, columns, terms):
 
 def fused():
     s, *_ = fuse_all(32, 64, 32)
-    s.tidy()
+    s.cleanup()
     return s
 
 
-def vectorised():
-    """Tiles as large as the vector registers hold, unrolled; sums stay in registers while k passes by."""
+def vectorized():
+    """Returns a schedule with unrolled tiles that fit the vector registers; sums stay in registers over k."""
     s, relu, product, zeros = fuse_all(8, 32, 8)
-    s.vectorise(product, contraction=True)
-    s.vectorise(relu)
-    s.vectorise(zeros)
-    for patterns in UNITS:
-        s.tidy("canonicalization", *patterns)
+    s.vectorize(product, contraction=True)
+    s.vectorize(relu)
+    s.vectorize(zeros)
+    for patterns in VECTOR_PATTERNS:
+        s.cleanup("canonicalization", *patterns)
     s.hoist()
-    s.bufferise()
+    s.bufferize()
     s.lower()
     return s
 
 
-tiles, tiles_fused, vectors = tiled(), fused(), vectorised()
+tiles, tiles_fused, vectors = tiled(), fused(), vectorized()
 
-# A plan knows which steps may be left out or exchanged, and which sizes fit: structures are variants of one space.
-plan = product_plan(payload)
+# A plan has optional and alternative steps and the sizes that fit: structures are variants of one space.
+plan = gemm_plan(payload)
 one = tw.Space(tw.Knob("schedule", ["as written"]))
 
 
@@ -98,7 +98,7 @@ def main():
     calls = {name: lambda kernel=kernel: kernel(a, b, c) for name, kernel in written.items()}
     calls |= {"searched, 40 trials": lambda: relu_product(a, b, c), "numpy (OpenBLAS)": blas}
     seconds = {name: [] for name in calls}
-    for number in range(11):  # in turn, by the CPU time of this thread; the first round is where schedules are built
+    for number in range(11):  # interleaved, CPU time of this thread; the first round builds the schedules
         for name, call in calls.items():
             start = time.thread_time()
             call()

@@ -30,7 +30,7 @@ if [ "$SLURM_JOB_NUM_NODES" -gt 1 ]; then
     sleep 15
 fi
 
-RAY_ADDRESS="$address" tunewright campaign run campaign.toml &
+RAY_ADDRESS="$address" tunewright fleet run campaign.toml &
 driver=$!
 trap 'kill -INT $driver' INT
 wait $driver

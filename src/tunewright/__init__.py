@@ -1,25 +1,29 @@
 """Autotuning for compute kernels: declare a space, search it, measure honestly, remember."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunewright.backends.c import C
 from tunewright.backends.python import Python
 from tunewright.cases.case import Case
 from tunewright.errors import NoDecision, NothingWorked, TunewrightError
-from tunewright.fronts.tuned import Tuned, tune
+from tunewright.kernel.tuned import Tuned, tune
+from tunewright.lazy_names import lazy_names
 from tunewright.model.signature import In, InOut, Out
 from tunewright.session import Session, configure, current_session
-from tunewright.sharing.sealing import seal, unseal
 from tunewright.spaces.config import Config
-from tunewright.spaces.figure import Figure
+from tunewright.spaces.feature import Feature
 from tunewright.spaces.space import Knob, Rule, Space, Variant
+from tunewright.stores.seal import seal, unseal
 from tunewright.version import __version__
+
+if TYPE_CHECKING:
+    from tunewright.memoization import memo, persistent_memo
 
 __all__ = [
     "C",
     "Case",
     "Config",
-    "Figure",
+    "Feature",
     "In",
     "InOut",
     "Knob",
@@ -43,11 +47,9 @@ __all__ = [
     "unseal",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Names that most processes do not need are loaded when they are asked for."""
-    if name in ("memo", "persistent_memo"):
-        from tunewright.fronts import memo  # noqa: PLC0415 - only then
-
-        return getattr(memo, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Names that most processes do not need are imported when they are first used.
+__getattr__ = lazy_names(
+    __name__,
+    dict.fromkeys(("memo", "persistent_memo"), "tunewright.memoization"),
+    deprecated={"Figure": "Feature"},
+)

@@ -1,198 +1,216 @@
-"""Session: where names become plugins, and plugins meet."""
+"""Session: resolves problems with a store, a mode, a budget and a strategy."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
-from typing import Any
+from typing import Unpack
 
 import msgspec
 import numpy as np
 
 from tunewright.engine.budget import Budget
-from tunewright.engine.decide import Program, Raced, Verdict, noted
+from tunewright.engine.decide import Adjudicator, FinalRace, ProgramRace
 from tunewright.engine.journal import Journal
-from tunewright.engine.run import Search, search
-from tunewright.engine.stopping import Stopping
-from tunewright.errors import NoDecision, NothingWorked, SpaceError, StoreError, WireError
-from tunewright.measure.attempt import Limits
-from tunewright.measure.race import Race, Terms
+from tunewright.engine.search_loop import Search, search, with_search_notes
+from tunewright.engine.stopping import StoppingRule
+from tunewright.errors import NoDecision, NothingWorked, StoreError, WireError
+from tunewright.lazy_logging import LazyLogger
+from tunewright.measure.evaluator import Limits
+from tunewright.measure.race import Race, RaceOptions
 from tunewright.model.decision import Decision, Problem, Tier
-from tunewright.model.event import Decided, Event, Final, Listener, Missed, Started, Tried
+from tunewright.model.event import (
+    DecisionMade,
+    Event,
+    FinalRaceStarted,
+    Listener,
+    LookupMissed,
+    SearchStarted,
+    TrialFinished,
+)
 from tunewright.model.key import Key
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
-from tunewright.ports.strategy import Informed
-from tunewright.remarks import Remarks
-from tunewright.settings import Mode, Settings
-from tunewright.sharing.choices import digest
-from tunewright.sharing.nearby import SAME, Settled, answered, missing, served
-from tunewright.sharing.offers import Agreement
-from tunewright.sharing.prior import gathered, saving
-from tunewright.sharing.sealing import SEAL
-from tunewright.sharing.supply import Lender
-from tunewright.sharing.untuned import Untuned
+from tunewright.ports.strategy import AcceptsPrior
+from tunewright.settings import Mode, Settings, SettingsOptions
 from tunewright.spaces.config import Config
+from tunewright.stores import fallback
+from tunewright.stores.artifact_provider import ArtifactProvider
+from tunewright.stores.capabilities import SupportsConsensus
+from tunewright.stores.choice_digest import digest
+from tunewright.stores.misses import MissRecorder
+from tunewright.stores.prior import collect_prior
+from tunewright.stores.seal import SEAL
 
-log = Remarks(__name__)
+log = LazyLogger(__name__)
 
 
 class Session:
-    """A store, a mode, a budget and a way to search: answers problems with decisions.
+    """Answers tuning problems with decisions, from a store or by searching.
 
-    `counts` says what happened: answers by their tier (`exact`, `bucket`, ... `default`), `searches` made,
-    `measurements`, the configs that were really tried, and `replayed` ones.
+    `settings` are those given, or are read from the keyword arguments, the environment and `tunewright.toml`.
+    `counts` has the number of answers by tier (`exact`, `bucket`, ... `default`), of `searches`, of `measurements`
+    (configs that were really tried) and of `replayed` trials.
+
+    Example: `Session(mode="frozen", store="decisions.sqlite")`
     """
 
     def __init__(
         self,
         settings: Settings | None = None,
         *,
-        store: Store | str | None = None,
+        store: Store | str | os.PathLike[str] | None = None,
         listeners: Iterable[Listener] = (),
-        **given: Any,
+        **options: Unpack[SettingsOptions],
     ) -> None:
-        if isinstance(store, str):
-            given, store = {**given, "store": store}, None
-        self.settings = settings or Settings.read(**given)
+        location, opened = (store, None) if isinstance(store, str | os.PathLike) else (None, store)
+        self.settings = settings or Settings.read(store=location, **options)
         self.counts: Counter[str] = Counter()
         self.chosen: dict[Key, Config] = {}
         self.listeners: list[Listener] = [self._count, *listeners]
-        self._store = store
-        self._unkept: dict[Key, Decision] = {}
+        self.misses = MissRecorder(lambda: self.store)  # used in the mode that records misses
+        self._store: Store | None = opened
+        self._unpublished: dict[Key, Decision] = {}
         self._lock = Lock()
-        self._settled: Settled | None = None
-        self._supply: Lender | None = None
-        self.untuned = Untuned(lambda: self.store)  # what is called without a decision, in the mode that records it
+        self._cached_lookups: fallback.CachedLookups | None = None
+        self._artifacts: ArtifactProvider | None = None
 
     @property
     def store(self) -> Store:
-        """Memory over the store that the settings name, opened on first use."""
+        """The store that the settings name, cached in memory and opened on first use."""
         with self._lock:
             if self._store is None:
-                from tunewright.stores import places  # noqa: PLC0415 - most of them few processes need
+                from tunewright.stores import locations  # noqa: PLC0415 - few processes need most of them
 
-                said = self.settings
-                self._store = places.remembered(said.store_location, said.cache_path, mirrors=said.has("mirrors"))
+                settings = self.settings
+                self._store = locations.open_cached(
+                    settings.store_location, settings.cache_path, mirrors=settings.is_enabled("mirrors")
+                )
             return self._store
 
     @property
-    def supply(self) -> Lender:
-        """What backends are lent where kernels are launched."""
-        if self._supply is None:
+    def artifacts(self) -> ArtifactProvider:
+        """The prebuilt artifacts for backends that launch kernels here."""
+        if self._artifacts is None:
             adopts = self.mode is not Mode.TUNE
-            self._supply = Lender(lambda: self.store, self.settings.cache_path, self.counts, adopts=adopts)
-        return self._supply
+            self._artifacts = ArtifactProvider(lambda: self.store, self.settings.cache_path, self.counts, adopts=adopts)
+        return self._artifacts
 
     @property
     def choice(self) -> str:
-        """A digest over what was chosen here so far: equal on all ranks that run the same configs."""
+        """A digest of all configs chosen so far; equal on all ranks that run the same configs."""
         return digest(self.chosen.items())
 
     @property
     def mode(self) -> Mode:
-        """What happens when nothing is decided."""
+        """What happens when no decision is stored."""
         return Mode(self.settings.mode)
 
     @property
     def limits(self) -> Limits:
-        """What one attempt may cost."""
+        """The limits of one trial."""
         settings = self.settings
         return Limits(settings.build_seconds, settings.run_seconds, settings.memory_mb << 20)
 
     def budget(self) -> Budget:
-        """A fresh budget, as the settings say."""
+        """Returns a new budget with the limits of the settings."""
         return Budget(self.settings.trials or None, self.settings.seconds or None)
 
     def emit(self, event: Event) -> None:
-        """Tell every listener."""
+        """Sends an event to all listeners."""
         for listen in self.listeners:
             listen(event)
 
     def _count(self, event: Event) -> None:
-        if isinstance(event, Tried):
+        if isinstance(event, TrialFinished):
             self.counts["replayed" if event.replayed else "measurements"] += 1
-        elif isinstance(event, Started):
+        elif isinstance(event, SearchStarted):
             self.counts["searches"] += 1
 
     def resolve(self, problem: Problem, attempt: Attempt) -> Decision:
-        """The decision for `problem`: stored if there is one, else what the mode says."""
-        return self.answer(problem) or self.led(problem, lambda: self.tune(problem, attempt, replace=False))
+        """Returns the stored decision for `problem`, or does what the mode says."""
+        decision = self.lookup_or_policy(problem)
+        return decision or self.tune_once(problem, lambda: self.tune(problem, attempt, replace=False))
 
-    def answer(self, problem: Problem) -> Decision | None:
-        """What can be said without measuring: the nearest that is stored, or what the mode says; None means: tune."""
+    def lookup_or_policy(self, problem: Problem) -> Decision | None:
+        """Returns the decision that needs no measurement: stored, or the mode's fallback. None means: tune."""
         mode = self.mode
         if mode is Mode.OFF:
-            return self._told(problem, None)
-        stored = self.look_up(problem, like=mode in (Mode.FROZEN, Mode.RECORD) and self.settings.has("neighbours"))
+            return self._record_answer(problem, None)
+        similar = mode in (Mode.FROZEN, Mode.RECORD) and self.settings.is_enabled("neighbours")
+        stored = self.find_decision(problem, allow_similar=similar)
         if mode is Mode.TUNE:
-            return self._told(problem, stored) if stored is not None and _complete(stored) else None
+            return self._record_answer(problem, stored) if stored is not None and _complete(stored) else None
         if mode is Mode.STRICT and stored is None:
-            raise NoDecision(missing(self.store, problem.key))
-        return self._told(problem, stored)
+            raise NoDecision(fallback.describe_miss(self.store, problem.key))
+        return self._record_answer(problem, stored)
 
-    def known(self, problem: Problem) -> Decision:
-        """The nearest stored decision or the default, whatever the mode: for places where nothing may be measured."""
-        return self._told(problem, self.look_up(problem, like=True))
+    def lookup(self, problem: Problem) -> Decision:
+        """Returns the nearest stored decision or the default in any mode; never measures."""
+        return self._record_answer(problem, self.find_decision(problem, allow_similar=True))
 
-    def _told(self, problem: Problem, found: Decision | None) -> Decision:
-        """The answer, counted by its tier, and said aloud where it is not an answer to the question itself."""
-        answer = found or Decision(problem.key, problem.default, tier=Tier.DEFAULT)
-        if self.mode is not Mode.OFF and isinstance(self.store, Agreement):
-            answer = self.store.settle(problem.key, answer)
+    def _record_answer(self, problem: Problem, stored: Decision | None) -> Decision:
+        """Counts the answer by its tier, logs a miss, and returns the answer."""
+        answer = stored or Decision(problem.key, problem.default, tier=Tier.DEFAULT)
+        if self.mode is not Mode.OFF and isinstance(self.store, SupportsConsensus):
+            answer = self.store.agree_on(problem.key, answer)
         self.counts[str(answer.tier)] += 1
         self.chosen[problem.key] = answer.config
-        if answer.tier not in SAME and self.mode is not Mode.OFF:
-            said = served(self.store, problem, answer)
-            SEAL.note("misses", said.rstrip("."))
-            log.warning("%s", said)
-            self.emit(Missed(problem.key, answer.tier))
+        if answer.tier not in fallback.SAME_QUESTION_TIERS and self.mode is not Mode.OFF:
+            message = fallback.describe_fallback(self.store, problem, answer)
+            SEAL.check("misses", message.rstrip("."))
+            log.warning("%s", message)
+            self.emit(LookupMissed(problem.key, answer.tier))
         return answer
 
-    def look_up(self, problem: Problem, *, like: bool = False) -> Decision | None:
-        """The stored decision for this key, under any name of its device; or for one that is `like` it."""
-        if (unkept := self._unkept.get(problem.key)) is not None:
-            return unkept
+    def find_decision(self, problem: Problem, *, allow_similar: bool = False) -> Decision | None:
+        """Returns the stored decision for this key, under any alias of its device, or for a similar key if allowed."""
+        if (unpublished := self._unpublished.get(problem.key)) is not None:
+            return unpublished
         try:
-            return answered(self._seen, problem, self.settings.aliases, like=like)
+            return fallback.find_decision(
+                self._lookup_store, problem, self.settings.aliases, allow_similar=allow_similar
+            )
         except (StoreError, WireError) as error:
-            log.warning("the store is passed over: %s", error)
+            log.warning("the store is skipped: %s", error)
             return None
 
     @property
-    def _seen(self) -> Store | Settled:
-        """The store as look-ups see it: where nothing is tuned, what was missing once stays so."""
+    def _lookup_store(self) -> Store | fallback.CachedLookups:
+        """The store for look-ups: modes that never tune also remember misses."""
         if self.mode is Mode.TUNE:
             return self.store
-        if self._settled is None:
-            self._settled = Settled(self.store)
-        return self._settled
+        if self._cached_lookups is None:
+            self._cached_lookups = fallback.CachedLookups(self.store)
+        return self._cached_lookups
 
     def warm(self, problems: Iterable[Problem]) -> int:
-        """Read the decisions for many problems in one go, so that calls need the store no more; how many there are."""
-        asked = list(problems)
-        keys = dict.fromkeys(key for problem in asked for key in (problem.exact or problem.key, problem.key))
-        found = self._seen.get_many(list(keys))
-        return sum(problem.key in found or problem.exact in found for problem in asked)
+        """Reads the decisions for many problems at once, and returns how many problems have one."""
+        problems = list(problems)
+        keys = dict.fromkeys(key for problem in problems for key in (problem.exact or problem.key, problem.key))
+        stored = self._lookup_store.get_many(list(keys))
+        return sum(problem.key in stored or problem.exact in stored for problem in problems)
 
-    def led(self, problem: Problem, search: Callable[[], Decision]) -> Decision:
-        """What `search` decides, or what another process that searches the same decides: one of them is enough."""
-        if not self.settings.has("flights"):
+    def tune_once(self, problem: Problem, search: Callable[[], Decision]) -> Decision:
+        """Returns the decision of `search`, or that of another process which searches the same key."""
+        if not self.settings.is_enabled("flights"):
             return search()
-        from tunewright.sharing.flight import Flight  # noqa: PLC0415 - only where one tunes
+        from tunewright.stores.singleflight import SingleFlight  # noqa: PLC0415 - only needed for tuning
 
-        flight = Flight(self.store, f"tune {problem.key.digest}", patience=self.settings.wait)
+        max_wait = self.settings.tuning_wait_seconds
+        flight = SingleFlight(self.store, f"tune {problem.key.digest}", max_wait=max_wait)
 
         def published() -> Decision | None:
-            found = self.look_up(problem)
-            return found if found is not None and _complete(found) else None
+            stored = self.find_decision(problem)
+            return stored if stored is not None and _complete(stored) else None
 
-        decision = flight.join(search, published)
+        decision = flight.run(search, published)
         if decision is None:
-            log.warning("%s: another process still tunes; going on after %g s", problem.key.kernel, self.settings.wait)
-            return self.known(problem)
+            log.warning("%s: another process is still tuning; continuing after %g s", problem.key.kernel, max_wait)
+            return self.lookup(problem)
         return decision
 
     def tune(
@@ -203,162 +221,137 @@ class Session:
         budget: Budget | None = None,
         fresh: bool = False,
         replace: bool = True,
-        program: Program | None = None,
+        program: ProgramRace | None = None,
     ) -> Decision:
-        """Search `problem`, decide and remember. Interrupted, it keeps what was found, and says so in the decision.
+        """Searches `problem` and stores the decision; if interrupted, decides by the trials so far and says so.
 
-        Trials of an earlier run are not repeated, unless `fresh`. A winner that makes the `program` slower is refused.
-        Who was asked because nothing was decided does not `replace` what another has published since.
+        Trials of earlier runs are reused unless `fresh`. A winner that makes the `program` slower is rejected.
+        Without `replace`, a decision that another process has published meanwhile stays.
         """
-        SEAL.note("measurements", f"{problem.key.kernel} was about to be tuned")
+        SEAL.check("measurements", f"{problem.key.kernel} was about to be tuned")
         settings, budget = self.settings, budget or self.budget()
         earlier = self.store.get(problem.key)
         incumbent = earlier.config if earlier is not None and earlier.config in problem.space else None
-        pool: Pool = plugins.load("pools", settings.pool_name)(*settings.pool_terms)
+        pool: Pool = plugins.load("pools", settings.pool_name)(*settings.pool_arguments)
         plan = self._plan(problem, budget, incumbent, fresh=fresh)
         problem, journal = plan.problem, plan.journal
-        self.emit(Started(problem, settings.strategy, _at_most(problem, budget), budget.seconds, len(journal.known)))
-        verdict = Verdict(problem, journal, incumbent, bitwise=settings.deterministic)
+        resumed = len(journal.known)
+        self.emit(SearchStarted(problem, settings.strategy, plan.max_trials(), budget.seconds, resumed))
+        adjudicator = Adjudicator(problem, journal, incumbent, bitwise=settings.deterministic)
         interrupted: KeyboardInterrupt | None = None
-        raced: Raced | None = None
+        raced: FinalRace | None = None
         try:
             search(plan, attempt, pool)
-            broken, raced = self._race(verdict, attempt, journal.elapsed())
+            aborted, raced = self._race(adjudicator, attempt, journal.elapsed())
             decision = (
-                verdict.stands("the race of the finalists broke off")
-                if broken
-                else verdict.decide(raced, program and self._announced(program))
+                adjudicator.keep_incumbent("the race of the finalists was aborted")
+                if aborted
+                else adjudicator.decide(raced, program and self._announced(program))
             )
         except KeyboardInterrupt as stop:
             interrupted = stop
-            try:
-                decision = verdict.stands("the whole program was not run") if program else verdict.decide(raced)
-            except NothingWorked:
-                raise stop from None
+            decision = _decide_interrupted(adjudicator, raced, stop, program=program is not None)
         finally:
             pool.close()
-        made = _signed_off(_foreseen(decision, plan), settings, complete=interrupted is None)
-        decision = self._publish(made, earlier, replace=replace)
+        complete = interrupted is None
+        decided = _with_provenance(with_search_notes(decision, plan), settings, complete=complete)
+        decision = self._publish(decided, earlier, replace=replace)
         if interrupted:
             raise interrupted
-        if raced is not None and decision == made and made.key not in self._unkept:
-            self._attest(problem, made, raced, incumbent, attempt)
+        if raced is not None and decision == decided and decided.key not in self._unpublished:
+            self._keep_transcript(problem, decided, raced, incumbent, attempt)
         return decision
 
-    def _attest(
-        self, problem: Problem, made: Decision, raced: Raced, incumbent: Config | None, attempt: Attempt
+    def _keep_transcript(
+        self, problem: Problem, decision: Decision, raced: FinalRace, incumbent: Config | None, attempt: Attempt
     ) -> None:
-        """Keep the transcript of the race that made a decision."""
-        from tunewright.sharing import transcripts  # noqa: PLC0415 - only where one tunes
+        """Stores the transcript of the race behind a decision."""
+        from tunewright.stores import transcripts  # noqa: PLC0415 - only needed for tuning
 
-        transcripts.keep(self.store, transcripts.of(problem, made, raced, incumbent, attempt))
+        transcript = transcripts.make_transcript(problem, decision, raced, incumbent, attempt)
+        transcripts.keep_transcript(self.store, transcript)
 
     def _plan(self, problem: Problem, budget: Budget, incumbent: Config | None, *, fresh: bool) -> Search:
-        """A search of `problem`: what stood, seeds and neighbours' choices first, then what the strategy proposes."""
+        """Returns the search: incumbent, seeds and configs of related keys first, then the strategy's proposals."""
         strategy = plugins.load("strategies", self.settings.strategy)(
             problem.space, np.random.default_rng(self.settings.seed)
         )
-        prior, neighbours = gathered(self.store, problem)
-        if isinstance(strategy, Informed):
+        prior, related_configs = collect_prior(self.store, problem)
+        if isinstance(strategy, AcceptsPrior):
             strategy.inform(prior)
-        standing = () if incumbent is None else (incumbent,)
-        problem = msgspec.structs.replace(problem, seeds=(*standing, *problem.seeds, *neighbours))
+        incumbents = () if incumbent is None else (incumbent,)
+        problem = msgspec.structs.replace(problem, seeds=(*incumbents, *problem.seeds, *related_configs))
         journal = Journal(self.store, problem, self.emit, fresh=fresh)
-        return Search(problem, strategy, budget, Stopping(strategy, self.settings.worth), journal)
+        return Search(problem, strategy, budget, StoppingRule(strategy, self.settings.min_expected_gain), journal)
 
-    def _announced(self, program: Program) -> Program:
-        """The program, said to be raced before it is."""
+    def _announced(self, program: ProgramRace) -> ProgramRace:
+        """Wraps the program race so that its start is announced to listeners."""
 
         def announced(configs: Sequence[Config]) -> Race:
-            self.emit(Final(len(configs), program=True))
+            self.emit(FinalRaceStarted(len(configs), program=True))
             return program(configs)
 
         return announced
 
-    def _race(self, verdict: Verdict, attempt: Attempt, elapsed: float) -> tuple[bool, Raced | None]:
-        """Whether the race of the finalists broke off; who ran and how, if there was anything to race."""
-        configs, kept = verdict.finalists()
+    def _race(self, adjudicator: Adjudicator, attempt: Attempt, elapsed: float) -> tuple[bool, FinalRace | None]:
+        """Races the finalists; returns whether the race was aborted, and the race if there was one."""
+        configs, protected = adjudicator.finalists()
         if len(configs) < 2 or not hasattr(attempt, "race"):
             return False, None
-        self.emit(Final(len(configs)))
-        # About a quarter of what the search took: a race is there to settle it, not to repeat it. But enough to tell.
-        most = max(min(Terms().seconds, max(2.0, elapsed / 4)), verdict.seconds_for(configs))
-        terms = Terms(seconds=most, seed=self.settings.seed, span=min(Terms().seconds, elapsed / 4) / 2)
-        race: Race | None = attempt.race(configs, terms, kept)
-        name = verdict.problem.key.kernel
+        self.emit(FinalRaceStarted(len(configs)))
+        # About a quarter of the search time, but enough for every protected candidate to run all its rounds.
+        limit = RaceOptions().seconds
+        seconds = max(min(limit, max(2.0, elapsed / 4)), adjudicator.seconds_for(configs))
+        options = RaceOptions(seconds=seconds, seed=self.settings.seed, span=min(limit, elapsed / 4) / 2)
+        race: Race | None = attempt.race(configs, options, protected)
+        name = adjudicator.problem.key.kernel
         if race is None:
-            log.warning(
-                "%s: the race of the finalists broke off, one of them crashes or hangs: nothing new is chosen", name
-            )
-            return bool(kept), None
+            log.warning("%s: a finalist crashed or hung, so the race was aborted and nothing new is chosen", name)
+            return bool(protected), None
         if not race.tested:
-            log.warning("%s: the race of the finalists was too short to tell; their trials decide", name)
+            log.warning("%s: the race of the finalists was too short, so their trials decide", name)
             return False, None
         return False, (configs, race)
 
     def _publish(self, decision: Decision, earlier: Decision | None, *, replace: bool) -> Decision:
-        """Keep the decision, unless the machine was too noisy for the resolution that the settings want."""
-        told, wanted = decision.evidence and decision.evidence.resolution, self.settings.resolution
-        if kept := not (wanted and told and told > wanted):
-            self._unkept.pop(decision.key, None)
+        """Stores the decision, unless the machine was too noisy for the resolution that the settings require."""
+        measured, required = decision.evidence and decision.evidence.resolution, self.settings.resolution
+        if stored := not (required and measured and measured > required):
+            self._unpublished.pop(decision.key, None)
         else:
-            self._unkept[decision.key] = decision
+            self._unpublished[decision.key] = decision
         if earlier is not None and _complete(earlier) and not _complete(decision):
-            decision = earlier  # half a search does not replace a whole one
-        elif kept:
-            # Of processes that tuned the same at once, the first to publish a whole search speaks for all.
-            standing = self.store.put(decision, replace=replace and earlier is not None)
-            decision = standing if _complete(standing) else self.store.put(decision)
+            decision = earlier  # an interrupted search does not replace a complete one
+        elif stored:
+            # Of processes that tune the same key, the first to publish a complete search wins.
+            current = self.store.put(decision, replace=replace and earlier is not None)
+            decision = current if _complete(current) else self.store.put(decision)
         else:
-            said = "%s: not kept: the race told no finer than %.2g %%, where %.2g %% is wanted; see `tunewright quiet`"
-            log.warning(said, decision.key.kernel, 100 * (told or 0.0), 100 * wanted)
+            message = "%s: not stored: the race could tell %.2g %% apart, %.2g %% is required; see `tunewright noise`"
+            log.warning(message, decision.key.kernel, 100 * (measured or 0.0), 100 * required)
         self.chosen[decision.key] = decision.config
-        self.emit(Decided(decision, kept))
+        self.emit(DecisionMade(decision, stored))
         return decision
 
 
-def _foreseen(decision: Decision, plan: Search) -> Decision:
-    """The decision with what seeds saved, why the search ended, and how much faster a config may still be found."""
-    said = [note] if (note := saving(plan.problem.seeds, plan.journal.trials)) else []
-    outlook, tried = plan.stopping.last(), len(plan.journal.trials)
-    if plan.stopping.due:
-        said.append(
-            f"stopped after {tried} trials: as many again are expected to gain less than {plan.stopping.worth:.1%}"
-        )
-    return noted(decision, *said, remains=outlook and outlook.regret)
+def _decide_interrupted(
+    adjudicator: Adjudicator, raced: FinalRace | None, stop: KeyboardInterrupt, *, program: bool
+) -> Decision:
+    """Decides by the trials so far; raises `stop` again if none of them worked."""
+    try:
+        if program:
+            return adjudicator.keep_incumbent("the whole program was not run")
+        return adjudicator.decide(raced)
+    except NothingWorked:
+        raise stop from None
 
 
 def _complete(decision: Decision) -> bool:
     return decision.evidence is None or decision.evidence.complete
 
 
-def _at_most(problem: Problem, budget: Budget) -> int | None:
-    """How many trials the search can make: the budget's, or all configs there are."""
-    try:
-        return min(budget.trials or problem.space.size, problem.space.size)
-    except SpaceError:
-        return budget.trials
-
-
-_default: Session | None = None
-
-
-def current_session() -> Session:
-    """This process's session, made from the settings on first use."""
-    return _default or configure()
-
-
-def configure(**given: Any) -> Session:
-    """Replace this process's session by one with the settings given: `configure(mode="frozen")`."""
-    global _default  # noqa: PLW0603 - the one default of a process
-    from tunewright.report.progress import Progress  # noqa: PLC0415 - sessions of one's own may do without
-
-    _default = Session(listeners=[Progress()], **given)
-    return _default
-
-
-def _signed_off(decision: Decision, settings: Settings, *, complete: bool) -> Decision:
-    """The decision with what only the session knows: strategy, seed, versions, and whether it ran to the end."""
+def _with_provenance(decision: Decision, settings: Settings, *, complete: bool) -> Decision:
+    """Adds strategy, seed, versions and whether the search ran to its end."""
     from importlib.metadata import version  # noqa: PLC0415 - slow to import, and needed only after a search
 
     assert decision.evidence is not None
@@ -371,4 +364,27 @@ def _signed_off(decision: Decision, settings: Settings, *, complete: bool) -> De
         versions={"tunewright": version("tunewright")},
         notes=notes,
     )
-    return decision.having(evidence=evidence)
+    return decision.replace(evidence=evidence)
+
+
+_default: Session | None = None
+
+
+def current_session() -> Session:
+    """Returns this process's session, made from the settings on first use.
+
+    Example: `current_session().counts["default"]`
+    """
+    return _default or configure()
+
+
+def configure(*, store: Store | str | os.PathLike[str] | None = None, **options: Unpack[SettingsOptions]) -> Session:
+    """Replaces this process's session by one with these settings, and returns it.
+
+    Example: `configure(mode="frozen", store="decisions.sqlite")`
+    """
+    global _default  # noqa: PLW0603 - the one default of a process
+    from tunewright.report.progress import Progress  # noqa: PLC0415 - other sessions may not need it
+
+    _default = Session(store=store, listeners=[Progress()], **options)
+    return _default

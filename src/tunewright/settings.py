@@ -1,4 +1,4 @@
-"""Settings: one frozen value; the sole reader of environment and TOML."""
+"""Settings: one frozen value; the only reader of the environment and of tunewright.toml."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -16,65 +16,90 @@ from tunewright.version import __version__
 
 FILE = "tunewright.toml"
 
-_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+RENAMED = {"worth": "min_expected_gain", "wait": "tuning_wait_seconds"}
+"""Settings by their old name: still read, with a deprecation warning."""
+
+_EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 class Mode(StrEnum):
-    """What a tuned kernel does when nothing is decided for a call."""
+    """What a tuned kernel does when no decision is stored for a call."""
 
-    TUNE = "tune"  # search now, remember
+    TUNE = "tune"  # search now and store the decision
     FROZEN = "frozen"  # use the nearest decision or the default, count it, never measure: for production
-    RECORD = "record"  # as frozen, and note what is missing and what it costs, to be tuned later
-    STRICT = "strict"  # raise, naming what is missing
-    OFF = "off"  # always the default; look nothing up
+    RECORD = "record"  # as frozen, and record what is missing and what it costs, to be tuned later
+    STRICT = "strict"  # raise an error that names the missing key
+    OFF = "off"  # always use the default; look nothing up
 
 
 def _cache_home() -> str:
     return os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 
 
-class Feature(msgspec.Struct, frozen=True):
-    """A way of working that came with a version and is on from another; a setting overrides it both ways."""
+class FeatureFlag(msgspec.Struct, frozen=True):
+    """A behavior that was added in one version and is enabled by default from another; a setting overrides it."""
 
     name: str
-    says: str
+    description: str
     since: str
-    on_from: str
+    enabled_from: str
 
     @property
-    def on(self) -> bool:
-        """Whether this version has it on by default."""
-        return _numbers(__version__) >= _numbers(self.on_from)
+    def enabled(self) -> bool:
+        """Whether this version enables it by default."""
+        return _numbers(__version__) >= _numbers(self.enabled_from)
 
 
-FEATURES = (
-    Feature("neighbours", "frozen and record serve the nearest shape, or another device's config", "0.1.0", "0.1.0"),
-    Feature("flights", "of processes that miss one key at once one tunes, the others wait", "0.1.0", "0.1.0"),
-    Feature("mirrors", "what a server answers is kept here too, for when it is away", "0.1.0", "0.1.0"),
+FEATURE_FLAGS = (
+    FeatureFlag("neighbours", "frozen and record use the nearest shape, or another device's config", "0.1.0", "0.1.0"),
+    FeatureFlag("flights", "of processes that miss one key at once, one tunes and the others wait", "0.1.0", "0.1.0"),
+    FeatureFlag("mirrors", "answers of a server are kept here too, for when it cannot be reached", "0.1.0", "0.1.0"),
 )
+
+
+class SettingsOptions(TypedDict, total=False):
+    """The settings other than `store`, as keyword arguments of `Session` and `configure`; None means not given."""
+
+    mode: Mode | Literal["tune", "frozen", "record", "strict", "off"] | None
+    cache: str | os.PathLike[str] | None
+    strategy: str | None
+    trials: int | None
+    seconds: float | None
+    min_expected_gain: float | None
+    seed: int | None
+    pool: str | None
+    tuning_wait_seconds: float | None
+    build_seconds: float | None
+    run_seconds: float | None
+    memory_mb: int | None
+    resolution: float | None
+    deterministic: bool | None
+    features: Mapping[str, bool] | None
+    aliases: Mapping[str, str] | None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Python argument over environment (`TUNEWRIGHT_MODE`) over `tunewright.toml` over these defaults.
 
-    Two are tables: `features` (`TUNEWRIGHT_FEATURES="flights,-neighbours"`), which override what the version has on,
-    and `aliases`, other names of one device.
+    Two settings are tables: `features` (`TUNEWRIGHT_FEATURES="flights,-neighbours"`), which override the feature flags
+    of this version, and `aliases`, other names of one device.
     """
 
     mode: str = Mode.TUNE
     store: str = ""  # a path, or a location such as sqlite:PATH; empty: store.sqlite in the cache
-    cache: str = ""  # where artefacts, leases and the default store are kept; empty: ~/.cache/tunewright
+    cache: str = ""  # the folder of artifacts, leases and the default store; empty: ~/.cache/tunewright
     strategy: str = "portfolio"
     trials: int = 200
-    seconds: float = 0.0  # 0: no limit but the trials
-    worth: float = 0.01  # a search ends when as many trials again are expected to gain less; 0: only with its budget
+    seconds: float = 0.0  # 0: no limit except the trials
+    min_expected_gain: float = 0.01  # stop when as many trials again are expected to gain less; 0: use the whole budget
     seed: int = 0
-    pool: str = "process"  # process:4, with so many workers; serial: in this process; ray:8@A100: on such devices
-    wait: float = 3600.0  # how long to wait for another process that tunes the same key, before going on without
+    pool: str = "process"  # process:4: with four workers; serial: in this process; ray:8@A100: eight on such devices
+    tuning_wait_seconds: float = 3600.0  # how long to wait for another process that tunes the same key
     build_seconds: float = 120.0
     run_seconds: float = 60.0
     memory_mb: int = 4096
-    resolution: float = 0.0  # 0.02: what the race could not tell to 2 % is used, but not kept; 0: all is kept
+    resolution: float = 0.0  # 0.02: a decision is stored only if its race could tell 2 % apart; 0: always
     deterministic: bool = False  # choose only among configs whose results equal the default's, bit for bit
     features: dict[str, bool] = {}
     aliases: dict[str, str] = {}
@@ -82,12 +107,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
             raise SettingsError(f"no mode {self.mode!r}; modes: {', '.join(Mode)}")
-        if unknown := sorted(set(self.features) - {feature.name for feature in FEATURES}):
-            raise SettingsError(f"no feature {unknown[0]!r}; features: {', '.join(f.name for f in FEATURES)}")
+        if unknown := sorted(set(self.features) - {flag.name for flag in FEATURE_FLAGS}):
+            raise SettingsError(
+                f"no feature {unknown[0]!r}; features: {', '.join(flag.name for flag in FEATURE_FLAGS)}"
+            )
         if "://" not in self.pool and not re.fullmatch(r"[^:@]+(:\d+)?(@.+)?", self.pool):
-            said = "say serial, process, process:4 for four workers, or ray:8@A100 for eight on such devices"
-            raise SettingsError(f"pool is {self.pool!r}; {said}")
-        for name in ("trials", "wait", "seconds", "resolution", "worth"):
+            hint = "write serial, process, process:4 for four workers, or ray:8@A100 for eight on such devices"
+            raise SettingsError(f"pool is {self.pool!r}; {hint}")
+        for name in ("trials", "tuning_wait_seconds", "seconds", "resolution", "min_expected_gain"):
             if not getattr(self, name) >= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it cannot be negative")
         for name in ("build_seconds", "run_seconds", "memory_mb"):
@@ -95,41 +122,47 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise SettingsError(f"{name} is {getattr(self, name)}; it must be positive")
 
     @classmethod
-    def read(cls, environ: Mapping[str, str] = os.environ, directory: Path | None = None, **given: Any) -> Settings:
-        """The settings in force here; `given` are Python arguments, where None means not given."""
-        return cls(**{name: value for name, (value, _) in cls.sources(environ, directory, **given).items()})
+    def read(cls, environ: Mapping[str, str] = os.environ, directory: Path | None = None, **arguments: Any) -> Settings:
+        """Returns the settings in force here; an argument that is None counts as not given."""
+        return cls(**{name: value for name, (value, _) in cls.sources(environ, directory, **arguments).items()})
 
     @classmethod
     def sources(
-        cls, environ: Mapping[str, str] = os.environ, directory: Path | None = None, **given: Any
+        cls, environ: Mapping[str, str] = os.environ, directory: Path | None = None, **arguments: Any
     ) -> dict[str, tuple[Any, str]]:
-        """Every setting that is given anywhere: its value, and where that comes from."""
-        path, read = _from_file(environ, directory or Path.cwd())
-        found: dict[str, tuple[Any, str]] = {name: (value, str(path)) for name, value in read.items()}
-        kinds = dict(zip(cls.__struct_fields__, map(type, cls().values()), strict=True))
-        for name in kinds:
-            if (text := environ.get(variable := f"TUNEWRIGHT_{name.upper()}")) is not None:
-                found[name] = text, variable
-        found |= {name: (value, "Python") for name, value in given.items() if value is not None}
-        if unknown := sorted(set(found) - set(kinds)):
-            raise SettingsError(f"no setting {', '.join(map(repr, unknown))}; settings: {', '.join(kinds)}")
-        return {name: (_converted(name, value, kinds[name]), where) for name, (value, where) in found.items()}
+        """Returns the value and the source of every setting that is not at its default."""
+        path, table = _read_file(environ, directory or Path.cwd())
+        types = {
+            name: _type_of(name, default) for name, default in zip(cls.__struct_fields__, cls().values(), strict=True)
+        }
+        variables = {name: f"TUNEWRIGHT_{name.upper()}" for name in (*RENAMED, *types)}
+        layers = (
+            {name: (value, str(path)) for name, value in table.items()},
+            {name: (environ[variable], variable) for name, variable in variables.items() if variable in environ},
+            {name: (value, "Python") for name, value in arguments.items() if value is not None},
+        )
+        values: dict[str, tuple[Any, str]] = {}
+        for layer in layers:
+            values |= _with_new_names(layer)
+        if unknown := sorted(set(values) - set(types)):
+            raise SettingsError(f"no setting {', '.join(map(repr, unknown))}; settings: {', '.join(types)}")
+        return {name: (_convert(name, value, types[name]), source) for name, (value, source) in values.items()}
 
     def values(self) -> list[Any]:
-        """Every setting, in the order declared."""
+        """Returns the value of every setting, in the order declared."""
         return [getattr(self, name) for name in self.__struct_fields__]
 
     def environ(self) -> dict[str, str]:
-        """The variables by which another process has the same settings."""
-        told = dict(zip(self.__struct_fields__, map(str, self.values()), strict=True))
-        told["features"] = ",".join(name if on else f"-{name}" for name, on in self.features.items())
-        told["aliases"] = ",".join(f"{name}={other}" for name, other in self.aliases.items())
-        return {f"TUNEWRIGHT_{name.upper()}": text for name, text in told.items()}
+        """Returns the environment variables that give another process the same settings."""
+        texts = dict(zip(self.__struct_fields__, map(str, self.values()), strict=True))
+        texts["features"] = ",".join(name if enabled else f"-{name}" for name, enabled in self.features.items())
+        texts["aliases"] = ",".join(f"{alias}={name}" for alias, name in self.aliases.items())
+        return {f"TUNEWRIGHT_{name.upper()}": text for name, text in texts.items()}
 
-    def has(self, feature: str) -> bool:
-        """Whether a feature is on."""
-        known = next(one for one in FEATURES if one.name == feature)
-        return self.features.get(feature, known.on)
+    def is_enabled(self, feature: str) -> bool:
+        """Whether a feature flag is enabled."""
+        flag = next(flag for flag in FEATURE_FLAGS if flag.name == feature)
+        return self.features.get(feature, flag.enabled)
 
     @property
     def cache_path(self) -> Path:
@@ -138,37 +171,53 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def store_location(self) -> str:
-        """Where decisions are kept; a service is opened with the token in TUNEWRIGHT_TOKEN, unless one is given."""
+        """The location of the store; a service gets the token in TUNEWRIGHT_TOKEN, unless the location has one."""
         token = os.environ.get("TUNEWRIGHT_TOKEN", "").strip()
-        given = re.sub(r"\b(https?://)(?![^/?#\s]*@)", lambda found: f"{found[1]}{token}@", self.store) if token else ""
-        return given or self.store or str(self.cache_path / "store.sqlite")
+        with_token = re.sub(r"\b(https?://)(?![^/?#\s]*@)", lambda scheme: f"{scheme[1]}{token}@", self.store)
+        return (token and with_token) or self.store or str(self.cache_path / "store.sqlite")
 
     @property
     def store_name(self) -> str:
-        """The same, as it may be said aloud: without passwords."""
+        """The location of the store without passwords, for messages."""
         location = re.sub(r"(\bhttps?://)[^/?#@\s]*@", r"\1", self.store_location)
         return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", location)
 
     @property
     def pool_name(self) -> str:
-        """The pool's plugin."""
+        """The name of the pool's plugin."""
         return re.split("[:@]", self.pool)[0]
 
     @property
-    def pool_terms(self) -> tuple[int] | tuple[int, str]:
-        """What the pool is made with: its width, and the kind of devices if one is named."""
+    def pool_arguments(self) -> tuple[int] | tuple[int, str]:
+        """The arguments of the pool: its width, and the kind of devices if one is named."""
         kind = self.pool.partition("@")[2]
         return (self.width, kind) if kind else (self.width,)
 
     @property
     def width(self) -> int:
-        """How many workers try configs at once: by default one builds while another times."""
+        """The number of workers; by default two, so that one builds while the other times."""
         width = self.pool.partition("@")[0].partition(":")[2]
         return int(width) if width.isdecimal() and int(width) else min(2, os.cpu_count() or 1)
 
 
-def _from_file(environ: Mapping[str, str], directory: Path) -> tuple[Path | None, dict[str, Any]]:
-    """The nearest file and its settings: named by TUNEWRIGHT_CONFIG, else here, else in the user's configuration."""
+def _with_new_names(values: Mapping[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
+    """Replaces the old names of settings, with a deprecation warning; the new name wins where both are given."""
+    renamed: dict[str, tuple[Any, str]] = {}
+    for name, (value, source) in values.items():
+        if name in RENAMED:
+            import warnings  # noqa: PLC0415 - only for old names
+
+            new = f"TUNEWRIGHT_{RENAMED[name].upper()}" if source.startswith("TUNEWRIGHT_") else RENAMED[name]
+            old = source if source.startswith("TUNEWRIGHT_") else f"setting {name!r} ({source})"
+            warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=5)
+            renamed.setdefault(RENAMED[name], (value, source))
+        else:
+            renamed[name] = (value, source)
+    return renamed
+
+
+def _read_file(environ: Mapping[str, str], directory: Path) -> tuple[Path | None, dict[str, Any]]:
+    """Returns the nearest file and its settings: TUNEWRIGHT_CONFIG, else here, else in the user's configuration."""
     home = environ.get("XDG_CONFIG_HOME") or "~/.config"
     named = environ.get("TUNEWRIGHT_CONFIG")
     for path in [Path(named)] if named else [directory / FILE, Path(os.path.expanduser(home)) / FILE]:
@@ -186,30 +235,39 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _converted(name: str, value: Any, kind: type) -> Any:
-    if kind is dict:
-        return _table(name, value)
-    if kind in (str, Mode):
-        return str(value)
+def _type_of(name: str, default: Any) -> Any:
+    """Returns the type of a setting; by its default, since evaluating annotations takes a millisecond."""
+    if name in _TABLES:
+        return dict[str, bool] if name == "features" else dict[str, str]
+    return str if isinstance(default, str) else type(default)
+
+
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    """Returns `value` as the type of the setting; raises SettingsError if it does not fit."""
+    if kind not in _EXPECTED:
+        value, expected = _parse_table(name, value), _TABLES[name]
+    else:
+        expected = _EXPECTED[kind]
+    if kind is str and isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    elif hasattr(value, "item"):  # a numpy scalar
+        value = value.item()
     if kind is bool and isinstance(value, str):
-        if value.lower() not in _WORDS:
-            raise SettingsError(f"{name} is {value!r}; it must be true or false")
-        return _WORDS[value.lower()]
+        value = _BOOLEANS.get(value.lower(), value)
     try:
-        return kind(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise SettingsError(f"{name} is {value!r}; it must be a number") from error
+        return msgspec.convert(value, kind, strict=kind is str)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise SettingsError(f"{name} is {value!r}; it must be {expected}") from error
 
 
-def _table(name: str, value: Any) -> dict[str, Any]:
-    """A table as the file has it, or as a line: `flights,-neighbours` for features, `A=B,C=D` for aliases."""
-    if isinstance(value, str):
-        parts = [part.strip() for part in value.split(",") if part.strip()]
-        if name == "features":
-            return {part.lstrip("+-"): not part.startswith("-") for part in parts}
-        value = {name: other for name, _, other in (part.partition("=") for part in parts)}
-    wanted = bool if name == "features" else str
-    if not isinstance(value, Mapping) or not all(isinstance(item, wanted) for item in value.values()):
-        said = "flights = true" if name == "features" else '"A800" = "A100"'
-        raise SettingsError(f"{name} is {value!r}; it must be a table such as {{{said}}}")
-    return dict(value)
+_TABLES = {"features": "a table such as {flights = true}", "aliases": 'a table such as {"A800" = "A100"}'}
+
+
+def _parse_table(name: str, value: Any) -> Any:
+    """Parses a table in one line: `flights,-neighbours` for features, `A=B,C=D` for aliases."""
+    if not isinstance(value, str):
+        return value
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if name == "features":
+        return {part.lstrip("+-"): not part.startswith("-") for part in parts}
+    return {alias: device for alias, _, device in (part.partition("=") for part in parts)}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tunewright import C, Config, In, Knob, Out, Python, Space, Variant, tune
-from tunewright.backends.csource import Argument, normalised, prototype
+from tunewright.backends.c_source import CArgument, normalize_source, parse_prototype
 from tunewright.backends.replay import Recording, Replay
 from tunewright.backends.variants import Variants
 from tunewright.errors import BackendError, SignatureError, SpaceError
@@ -79,7 +79,7 @@ class TestC(BackendContract):
         stamp = first.stat().st_mtime_ns
         assert backend.build(kernel, config, signature) == first
         assert first.stat().st_mtime_ns == stamp
-        assert backend.build(kernel, config.turned("STEP", 8), signature) != first
+        assert backend.build(kernel, config.with_value("STEP", 8), signature) != first
         assert not list(first.parent.glob("tmp*"))
 
     def test_sizes_may_come_as_arguments(self, tmp_path, args, config) -> None:
@@ -200,12 +200,12 @@ def test_an_array_of_another_dtype_is_refused_before_it_does_harm(folder, kernel
 
 def test_the_arguments_of_a_function_are_read_from_its_text() -> None:
     text = "/* void f(int *a) { */ void f(const float *restrict x, int32_t y[], double s, struct s *p, float t)\n{ }"
-    found = prototype(text, "f")
+    found = parse_prototype(text, "f")
     assert [argument.points_at for argument in found] == ["float32", "int32", None, None, None]
     assert [argument.ctype for argument in found][2:] == [ctypes.c_double, ctypes.c_void_p, ctypes.c_float]
-    assert prototype(text, "g") is None
-    assert prototype("#if 0\nvoid f(double *x) {}\n#else\nvoid f(float *x) {}\n#endif", "f") is None
-    assert prototype("void f(void) {}", "f") == []
+    assert parse_prototype(text, "g") is None
+    assert parse_prototype("#if 0\nvoid f(double *x) {}\n#else\nvoid f(float *x) {}\n#endif", "f") is None
+    assert parse_prototype("void f(void) {}", "f") == []
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_arguments_of_a_function_are_read_from_its_text() -> None:
      ("float16", "uint16", True), ("bool", "uint8", True), ("int64", "int32", False), ("float32", None, True)],
 )  # fmt: skip
 def test_only_elements_of_another_size_are_refused(dtype, points_at, fits) -> None:
-    assert (Argument(points_at, None).misread(dtype) is None) == fits
+    assert (CArgument(points_at, None).find_mismatch(dtype) is None) == fits
 
 
 def test_scalars_are_passed_as_the_function_takes_them(tmp_path) -> None:
@@ -268,7 +268,7 @@ def test_the_source_beside_the_declaring_file_comes_first(folder, tmp_path_facto
 
 
 def test_normalised_source_keeps_what_is_in_quotes() -> None:
-    assert normalised('a = "// no /* comment */";  /* c */ b;// d\n\n  c') == 'a = "// no /* comment */"; b;\nc'
+    assert normalize_source('a = "// no /* comment */";  /* c */ b;// d\n\n  c') == 'a = "// no /* comment */"; b;\nc'
 
 
 class TestPython(BackendContract):
@@ -312,7 +312,7 @@ class TestVariants(BackendContract):
             args[1][:] = 0
             loaded(backend, kernel, config, args)(*args)
             assert (args[1] == 2.5).all()
-        with pytest.raises(BackendError, match="there are: c, numpy"):
+        with pytest.raises(BackendError, match="known: c, numpy"):
             loaded(backend, kernel, Config(variant="rust"), args)
 
     def test_the_key_rests_on_every_implementation(self, backend, folder, kernel, args) -> None:
@@ -332,7 +332,7 @@ def recorded() -> Recording:
         failure = Failure(Stage.BUILD, Kind.REFUSED, "no") if i == 1 else Failure(Stage.VERIFY, Kind.WRONG, "bad")
         outcome = failure if i in (1, 2) else Timing((1e-3 * (6 - i),), "recorded")
         trials.append(Trial(config, outcome, 0.5, 0.25))
-    return Recording.of(KEY, SPACE, trials)
+    return Recording.from_trials(KEY, SPACE, trials)
 
 
 class TestReplay(BackendContract):
@@ -378,7 +378,7 @@ def test_a_partial_recording_is_a_space_of_what_was_recorded(tmp_path) -> None:
 
 def test_variants_do_not_fit_in_a_table(tmp_path) -> None:
     space = Space(variants=[Variant("a"), Variant("b", Knob("k", [1]))])
-    with pytest.raises(SpaceError, match="same columns"):
+    with pytest.raises(SpaceError, match="does not fit one table"):
         Recording("k", "d", space, {}).write(tmp_path / "k.parquet")
 
 

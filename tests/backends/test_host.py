@@ -28,7 +28,7 @@ def digest_of(tmp_path, text, name="m"):
     import linecache
 
     linecache.clearcache()
-    return host.source_of(load(tmp_path, text, name).kernel)
+    return host.function_digest(load(tmp_path, text, name).kernel)
 
 
 def test_lines_comments_docstrings_paths_and_decorators_do_not_count(tmp_path) -> None:
@@ -61,14 +61,14 @@ def test_the_function_its_helpers_and_constants_count(tmp_path) -> None:
 def test_functions_without_source_are_told_apart() -> None:
     scope: dict = {}
     exec("f = lambda x: x + 1\ng = lambda x: x + 2\nh = lambda x: x + 1", scope)
-    assert host.source_of(scope["f"]) != host.source_of(scope["g"])
+    assert host.function_digest(scope["f"]) != host.function_digest(scope["g"])
 
 
 def test_builtins_and_ufuncs_have_an_identity() -> None:
     import numpy as np
 
-    assert host.source_of(np.matmul) != host.source_of(np.add)
-    assert host.source_of(len) == host.source_of(len)
+    assert host.function_digest(np.matmul) != host.function_digest(np.add)
+    assert host.function_digest(len) == host.function_digest(len)
 
 
 def test_this_cpu_is_described_without_naming_the_host() -> None:
@@ -83,7 +83,7 @@ def test_this_cpu_is_described_without_naming_the_host() -> None:
 
 def test_a_system_without_proc_is_described_all_the_same(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(host, "_CPUINFO", tmp_path / "none")
-    monkeypatch.setattr(host, "_CACHES", tmp_path / "none")
+    monkeypatch.setattr(host, "_CACHE_FOLDER", tmp_path / "none")
     device = host.cpu.__wrapped__()
     assert device.model
     assert set(device.limits) == {"cores"}
@@ -102,16 +102,16 @@ def test_what_a_function_closes_over_and_its_defaults_count() -> None:
     def two(x, k=2): ...
 
     two.__qualname__ = one.__qualname__
-    assert host.source_of(closing(1)) != host.source_of(closing(1000))
-    assert host.source_of(closing((1, 2))) == host.source_of(closing((1, 2)))
-    assert host.source_of(one) != host.source_of(two)
+    assert host.function_digest(closing(1)) != host.function_digest(closing(1000))
+    assert host.function_digest(closing((1, 2))) == host.function_digest(closing((1, 2)))
+    assert host.function_digest(one) != host.function_digest(two)
 
 
 def test_what_changes_while_the_program_runs_does_not_count() -> None:
     seen = []
-    before = host.source_of(closing(seen))
+    before = host.function_digest(closing(seen))
     seen.append(1)
-    assert host.source_of(closing(seen)) == before
+    assert host.function_digest(closing(seen)) == before
 
 
 SCRIPT = """
@@ -129,7 +129,7 @@ def test_digests_do_not_depend_on_the_seed_of_hashes(tmp_path) -> None:
 
     code = (
         "import sys; sys.path.insert(0, {!r}); import k\n"
-        "from tunewright.backends.host import source_of; print(source_of(k.kernel))"
+        "from tunewright.backends.host import function_digest; print(function_digest(k.kernel))"
     )
     said = set()
     for seed in range(4):
@@ -157,7 +157,7 @@ def test_helpers_behind_a_cache_and_partials_count(tmp_path) -> None:
     assert digest_of(tmp_path, text.format(2), "c1") != digest_of(tmp_path, text.format(3), "c2")
     from functools import partial
 
-    assert host.source_of(partial(max, 2)) != host.source_of(partial(max, 3))
+    assert host.function_digest(partial(max, 2)) != host.function_digest(partial(max, 3))
 
 
 def test_functions_that_refer_to_each_other_are_read_once() -> None:
@@ -167,4 +167,4 @@ def test_functions_that_refer_to_each_other_are_read_once() -> None:
     def odd(n):
         return n != 0 and even(n - 1)
 
-    assert host.source_of(even) == host.source_of(even)
+    assert host.function_digest(even) == host.function_digest(even)

@@ -4,28 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from tunewright.bench.bouts import Terms
-from tunewright.bench.calls import Call
-from tunewright.bench.driving import Plan, driven, surveyed
-from tunewright.bench.seat import Build
-from tunewright.measure.attempt import Limits
+from tunewright.bench.calls import OperatorCall
+from tunewright.bench.rounds import RoundOptions
+from tunewright.bench.runner import BenchPlan, list_operators, run_benchmark
+from tunewright.bench.worker import Build
+from tunewright.measure.evaluator import Limits
 
 TROUBLED = f"{Path(__file__).with_name('troubled.py')}:implementations"
-CALL = Call("reduce", {"M": 16, "N": 64})
+CALL = OperatorCall("reduce", {"M": 16, "N": 64})
 
 
 @pytest.fixture
 def benched():
     """Runs some of the troubled implementations."""
 
-    def run(*names, isolated=True, calls=(CALL,), sittings=1, rounds=12, deadline=120.0):
-        plan = Plan(
+    def run(*names, isolated=True, calls=(CALL,), repeats=1, rounds=12, deadline=120.0):
+        plan = BenchPlan(
             Limits(build=60.0, run=deadline, memory=512 << 20),
-            Terms(rounds=rounds, seconds=120.0),
-            sittings,
+            RoundOptions(rounds=rounds, seconds=120.0),
+            repeats,
             isolated,
             Build(providers=(TROUBLED,)),
         )
-        return driven(plan, surveyed(plan.build, plan.limits), list(calls), names, lambda said: None)
+        return run_benchmark(plan, list_operators(plan.build, plan.limits), list(calls), names, lambda message: None)
 
     return run

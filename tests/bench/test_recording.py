@@ -2,7 +2,7 @@
 
 import sys
 
-from tunewright.bench.calls import Call, read
+from tunewright.bench.calls import OperatorCall, read_suite
 from tunewright.bench.recording import as_toml, record
 
 PROGRAM = """
@@ -36,17 +36,18 @@ def test_what_a_program_and_its_children_call_is_counted_and_read_again(tmp_path
     program.write_text(PROGRAM)
     suite, status = record([sys.executable, str(program), "3", "more"])
     assert status == 3
-    assert suite.call[0] == Call("reduce", {"M": 4, "N": 8}, "float32", 2 * (3 + 1))
-    assert suite.call[1] == Call("softmax", {"M": 2, "N": 3}, "float64", 2)
+    assert suite.call[0] == OperatorCall("reduce", {"M": 4, "N": 8}, "float32", 2 * (3 + 1))
+    assert suite.call[1] == OperatorCall("softmax", {"M": 2, "N": 3}, "float64", 2)
     assert suite.kernel == ({"name": "scaled", "sizes": {"N": 5}, "dtype": "float64", "count": 2},)
     file = tmp_path / "calls.toml"
     file.write_text(as_toml(suite))
-    assert read(file) == suite
+    assert read_suite(file) == suite
 
 
-def test_a_program_that_calls_nothing_gives_an_empty_list(tmp_path) -> None:
+def test_a_program_that_calls_nothing_gives_an_empty_list(capfd) -> None:
     suite, status = record([sys.executable, "-c", "print()"])
     assert (suite.call, suite.kernel, status) == ((), (), 0)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_site_of_the_users_own_is_still_run(tmp_path, monkeypatch, capfd) -> None:

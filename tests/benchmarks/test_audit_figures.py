@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tunewright.interop.audit import Report
+from tunewright.interop.audit import AuditReport
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 
@@ -37,8 +37,8 @@ def test_every_planted_fault_is_found_and_nothing_else_with_another_seed_too(aud
 
 
 def test_a_blind_auditor_misses_everything_and_one_that_sees_ghosts_gives_alarms(audit, capsys, monkeypatch) -> None:
-    real = audit.audited
-    monkeypatch.setattr(audit, "audited", lambda folder, asked: Report(1, (), ()))
+    real = audit.audit_tables
+    monkeypatch.setattr(audit, "audit_tables", lambda folder, asked: AuditReport(1, (), ()))
     said = figures(audit, capsys)
     assert (said["found"], said["false_alarms"]) == (0, 0)
     assert said["missed"] == said["planted"]
@@ -47,5 +47,5 @@ def test_a_blind_auditor_misses_everything_and_one_that_sees_ghosts_gives_alarms
         (folder / "E=1,N=1.json").write_text("{}")
         return real(folder, asked)
 
-    monkeypatch.setattr(audit, "audited", everywhere)
+    monkeypatch.setattr(audit, "audit_tables", everywhere)
     assert figures(audit, capsys)["false_alarms"] > 50

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # the small store that pages are tried on
+sys.path.insert(0, str(Path(__file__).parents[1] / "dashboard"))  # the small store that pages are tried on
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import parse_qsl, urlsplit
 
-from tunewright.report.pages import PAGES, POLICY, STATIC, Views, missing
+from tunewright.dashboard import PAGES, POLICY, STATIC, Views, not_found
 
 
 def handler(views: Views) -> type[BaseHTTPRequestHandler]:
@@ -19,8 +19,8 @@ def handler(views: Views) -> type[BaseHTTPRequestHandler]:
                 self.send(200, b'event: tried\ndata: {"kernel": "gemm", "seconds": 0.002}\n\n', "text/event-stream")
             else:
                 answer = PAGES.get(asked.path)
-                page = answer(views, dict(parse_qsl(asked.query))) if answer else missing(views, asked.path)
-                self.send(page.status, page.html.encode(), page.kind)
+                page = answer(views, dict(parse_qsl(asked.query))) if answer else not_found(views, asked.path)
+                self.send(page.status, page.html.encode(), page.media_type)
 
         def send(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from sample_store import BEST, EVIL, FILED, TRIALS, filled, key
 from serving import served
-from shown import BEST, EVIL, FILED, TRIALS, filled, key
 
-from tunewright.report.pages import Bounds, Views, report
+from tunewright.dashboard import ReportLimits, Views, render_report
 from tunewright.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ WITHIN = 1500.0
 @pytest.fixture(scope="module")
 def views(tmp_path_factory):
     store = filled(SqliteStore(tmp_path_factory.mktemp("shown") / "store.sqlite"))
-    return Views(store, "a store", filed=FILED, live=True)
+    return Views(store, "a store", reports=FILED, live=True)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_events_are_shown_as_they_come(tabs, base) -> None:
 
 def test_a_report_in_one_file_needs_no_server(tabs, views, tmp_path) -> None:
     file = tmp_path / "report.html"
-    file.write_text(report(Views(views.store, "a store", filed=FILED), Bounds(searches=1)))
+    file.write_text(render_report(Views(views.store, "a store", reports=FILED), ReportLimits(searches=1)))
     tab = tabs(file.as_uri())
     page = tab.open("")
     assert page.locator("main:visible h1").inner_text() == "What is tuned"

@@ -3,8 +3,8 @@ import pytest
 
 from tunewright import In, InOut, Out
 from tunewright.cases.arguments import Arguments
-from tunewright.cases.exam import Exam
-from tunewright.cases.judge import Nearness, expected_from, objection
+from tunewright.cases.tolerance import Tolerance, expected_from, find_mismatch
+from tunewright.cases.validation import PreparedCase
 from tunewright.errors import BackendError
 from tunewright.model.signature import Parameter, layout_of, strides_of
 
@@ -132,7 +132,7 @@ def test_a_ufunc_is_a_reference() -> None:
     ],
 )
 def test_results_are_compared_by_kind(wanted, got, said) -> None:
-    found = objection([wanted], {"c": got}, Nearness())
+    found = find_mismatch([wanted], {"c": got}, Tolerance())
     if said is None:
         assert found is None
     else:
@@ -143,17 +143,17 @@ def test_results_are_compared_by_kind(wanted, got, said) -> None:
 
 
 def test_a_tolerance_can_be_given() -> None:
-    assert objection([np.ones(4)], {"c": np.ones(4) * 1.05}, Nearness(0.1)) is None
-    assert objection([np.ones(4)], {"c": np.ones(4) * 1.5}, Nearness(0.1))
+    assert find_mismatch([np.ones(4)], {"c": np.ones(4) * 1.05}, Tolerance(0.1)) is None
+    assert find_mismatch([np.ones(4)], {"c": np.ones(4) * 1.5}, Tolerance(0.1))
 
 
 def test_results_that_do_not_match_in_number_are_a_broken_program() -> None:
     with pytest.raises(BackendError, match="declare what the kernel writes"):
-        objection([np.ones(1), np.ones(1)], {"a": np.ones(1), "b": np.ones(1), "c": np.ones(1)}, Nearness())
+        find_mismatch([np.ones(1), np.ones(1)], {"a": np.ones(1), "b": np.ones(1), "c": np.ones(1)}, Tolerance())
 
 
 def near(function, *args):
-    return Nearness.of(None, parameters(function), args)
+    return Tolerance.of(None, parameters(function), args)
 
 
 def gemm(a: In("M", "K"), b: In("K", "N"), c: Out("M", "N")): ...
@@ -167,16 +167,16 @@ def test_tolerance_grows_with_the_terms_summed_and_says_why() -> None:
         near(gemm, np.ones((8, k), np.float32), np.ones((k, 8), np.float32), np.ones((8, 8), np.float32))
         for k in (64, 6400)
     )
-    share, why = few.share(np.dtype(np.float32))
-    assert many.share(np.dtype(np.float32))[0] == pytest.approx(10 * share)
+    share, why = few.allowed_error(np.dtype(np.float32))
+    assert many.allowed_error(np.dtype(np.float32))[0] == pytest.approx(10 * share)
     assert why == "float32, 64 terms over K"
-    assert Nearness(0.5).share(np.dtype(np.float32)) == (0.5, "as declared")
-    assert near(gemm, *(np.ones((8, 8), np.float16),) * 3).share(np.dtype(np.float16))[0] == 2e-2
+    assert Tolerance(0.5).allowed_error(np.dtype(np.float32)) == (0.5, "as declared")
+    assert near(gemm, *(np.ones((8, 8), np.float16),) * 3).allowed_error(np.dtype(np.float16))[0] == 2e-2
 
 
 def test_a_large_array_is_no_excuse_for_a_wrong_element() -> None:
     large = np.ones(1 << 24, np.float32)
-    assert objection([large], {"y": large * np.float32(1.005)}, near(double, large, large))
+    assert find_mismatch([large], {"y": large * np.float32(1.005)}, near(double, large, large))
 
 
 def test_what_a_dtype_cannot_hold_is_not_wrong() -> None:
@@ -185,8 +185,8 @@ def test_what_a_dtype_cannot_hold_is_not_wrong() -> None:
         small = np.exp(x.astype(np.float32)), np.exp(-(x.astype(np.float32) ** 2))
         exact = np.exp(x), np.exp(-(x**2))
     for want, have in zip(exact, small, strict=True):
-        assert objection([want], {"y": have}, Nearness()) is None
-    assert objection([np.array([1.0, 2.0])], {"y": np.array([np.inf, 2.0], np.float32)}, Nearness())
+        assert find_mismatch([want], {"y": have}, Tolerance()) is None
+    assert find_mismatch([np.array([1.0, 2.0])], {"y": np.array([np.inf, 2.0], np.float32)}, Tolerance())
 
 
 def test_a_python_float_is_held_to_the_precision_it_came_from() -> None:
@@ -195,14 +195,14 @@ def test_a_python_float_is_held_to_the_precision_it_came_from() -> None:
     def dot(x: In("N")): ...
 
     judged = near(dot, x)
-    assert objection([1.0], {"the result": 1.000001}, judged) is None
-    assert objection([1.0], {"the result": 1.001}, judged)
+    assert find_mismatch([1.0], {"the result": 1.000001}, judged) is None
+    assert find_mismatch([1.0], {"the result": 1.001}, judged)
 
 
 def test_integers_are_equal_unless_the_user_says_how_near() -> None:
-    assert objection([np.array([10, 20])], {"q": np.array([10, 21])}, Nearness())
-    assert objection([np.array([10, 20])], {"q": np.array([10, 21])}, Nearness(0.1)) is None
-    assert objection([np.array([10, 20])], {"q": np.array([10, 29])}, Nearness(0.1))
+    assert find_mismatch([np.array([10, 20])], {"q": np.array([10, 21])}, Tolerance())
+    assert find_mismatch([np.array([10, 20])], {"q": np.array([10, 21])}, Tolerance(0.1)) is None
+    assert find_mismatch([np.array([10, 20])], {"q": np.array([10, 29])}, Tolerance(0.1))
 
 
 def test_references_compute_in_double_precision() -> None:
@@ -224,8 +224,8 @@ def test_lists_of_arrays_can_be_arguments() -> None:
 
 def test_results_that_differ_between_two_runs_have_no_fingerprint() -> None:
     drawn = iter(range(100))
-    exam = Exam(parameters(double), [np.ones(4), np.zeros(4)])
-    exam.expected = [np.ones(4)]
+    case = PreparedCase(parameters(double), [np.ones(4), np.zeros(4)])
+    case.expected = [np.ones(4)]
 
     def steady(x, y):
         y[:] = x
@@ -233,8 +233,8 @@ def test_results_that_differ_between_two_runs_have_no_fingerprint() -> None:
     def shaky(x, y):
         y[:] = x + 1e-14 * next(drawn)
 
-    said, first = exam.judge(steady, same_dtype=True)
+    said, first = case.verify(steady, same_dtype=True)
     assert said is None
     assert len(first) == 16
-    assert exam.judge(steady, same_dtype=True) == (None, first)
-    assert exam.judge(shaky, same_dtype=True) == (None, "varies")
+    assert case.verify(steady, same_dtype=True) == (None, first)
+    assert case.verify(shaky, same_dtype=True) == (None, "varies")

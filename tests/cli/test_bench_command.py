@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tunewright.bench.run import load, save
+from tunewright.bench.results import load_run, save_run
 from tunewright.cli.main import command
 
 TROUBLED = f"{Path(__file__).parent.parent / 'bench' / 'troubled.py'}:implementations"
-SHORT = ["--sittings", "2", "--rounds", "8", "--seconds", "120", "--deadline", "120"]
+SHORT = ["--repeats", "2", "--rounds", "8", "--seconds", "120", "--deadline", "120"]
 
 
 def typed(*words):
@@ -43,8 +43,8 @@ def test_a_bench_tells_every_cell_and_keeps_what_was_asked_for(saved) -> None:
     rows = list(csv.DictReader((folder / "a.csv").read_text().splitlines()))
     assert [row["implementation"] for row in rows] == ["good", "raising"]
     assert "no such instruction" in (folder / "a.html").read_text()
-    assert [len(sitting) for sitting in load(folder / "a").bouts[0].cells[0].samples] == [8, 8]
-    assert len(load(folder / "a").bouts[0].anchors) == 2
+    assert [len(sitting) for sitting in load_run(folder / "a").comparisons[0].cells[0].samples] == [8, 8]
+    assert len(load_run(folder / "a").comparisons[0].anchors) == 2
 
 
 def test_a_run_compared_with_itself_has_not_changed_wherever_the_word_stands(saved) -> None:
@@ -58,8 +58,8 @@ def test_a_run_compared_with_itself_has_not_changed_wherever_the_word_stands(sav
 
 def test_something_slower_ends_with_status_1_and_wrong_use_with_2(saved) -> None:
     folder, _ = saved
-    run = load(folder / "a")
-    (bout,) = run.bouts
+    run = load_run(folder / "a")
+    (bout,) = run.comparisons
     good, raising = bout.cells
     base = tuple((1.0, 1.01, 0.99, 1.0, 1.01, 0.99) for _ in range(4))
     cells = [
@@ -68,7 +68,7 @@ def test_something_slower_ends_with_status_1_and_wrong_use_with_2(saved) -> None
     ]
     for name, cell in zip(("before", "after"), cells, strict=True):
         changed = msgspec.structs.replace(bout, cells=(cell, raising), anchors=base)
-        save(msgspec.structs.replace(run, bouts=(changed,)), folder / name)
+        save_run(msgspec.structs.replace(run, comparisons=(changed,)), folder / name)
     slower = typed("bench", "--json", "compare", folder / "before", folder / "after")
     assert slower.exit_code == 1
     found = json.loads(slower.stdout)
@@ -99,10 +99,10 @@ def test_what_cannot_be_done_says_what_there_is(words, said) -> None:
 
 def test_the_table_names_the_mishap_and_the_roof(saved, tmp_path) -> None:
     result = typed("bench", "--with", TROUBLED, "--impl", "good", "--impl", "wrong", "--shapes", "16x64", "reduce",
-                   "--sittings", "1", "--rounds", "6", "--metrics", "latency,roofline")  # fmt: skip
+                   "--repeats", "1", "--rounds", "6", "--metrics", "latency,roofline")  # fmt: skip
     assert result.exit_code == 0, result.output
     heads, good, wrong, *rest = result.output.splitlines()
-    assert heads.split() == ["operator", "call", "implementation", "latency", "roofline", "mishap"]
+    assert heads.split() == ["operator", "call", "implementation", "latency", "roofline", "failure"]
     assert good.rstrip().endswith("%")
     assert "wrong (verify): the result is wrong in" in wrong
     assert any("GFLOP/s" in line for line in rest)
@@ -118,8 +118,8 @@ def test_a_program_is_recorded_for_the_next_bench(tmp_path, monkeypatch) -> None
         "total(np.ones((4, 8), np.float32))\n"
         "raise SystemExit(5)\n"
     )
-    result = typed("record", "--out", "seen.toml", "--", sys.executable, "app.py", "--json")
+    result = typed("bench", "record", "--out", "seen.toml", "--", sys.executable, "app.py", "--json")
     assert result.exit_code == 5
     assert "1 call of operators (1 kinds)" in result.output
     assert 'operator = "reduce"' in (tmp_path / "seen.toml").read_text()
-    assert typed("record", "--", "no-such-program").exit_code == 2
+    assert typed("bench", "record", "--", "no-such-program").exit_code == 2

@@ -5,7 +5,9 @@ import shlex
 import click
 import pytest
 
+from tunewright.cli.commands import COMMANDS as ENTRIES
 from tunewright.cli.examples import EXAMPLES
+from tunewright.cli.lazy_group import LazyGroup
 from tunewright.cli.main import command
 
 
@@ -52,6 +54,27 @@ def test_an_example_names_a_command_and_options_that_there_are(name, line) -> No
         one, rest = one.commands[rest[0]], rest[1:]
     assert COMMANDS[name] is one or not name
     one.make_parser(click.Context(one)).parse_args(list(rest))
+
+
+DAILY = ["tune", "show", "explain", "trials", "race", "space", "report", "init"]
+
+
+def test_daily_commands_come_first_and_the_others_in_sections() -> None:
+    lines = command.get_help(click.Context(command, info_name="tunewright")).splitlines()
+    names = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in ENTRIES]
+    assert names[: len(DAILY)] == DAILY
+    assert sorted(names) == sorted(ENTRIES)
+    assert len({entry.section for entry in ENTRIES.values()}) >= 4
+
+
+@pytest.mark.parametrize("name", [name for name, one in COMMANDS.items() if isinstance(one, LazyGroup)])
+def test_the_table_says_of_a_command_what_its_own_help_begins_with(name) -> None:
+    """The list of commands is printed without importing them, so a test must compare the two texts."""
+    group = COMMANDS[name]
+    for entry_name, entry in group.entries.items():
+        assert entry.help.endswith(".")
+        assert len(entry.help) <= 75
+        assert group.commands[entry_name].help.splitlines()[0] == entry.help
 
 
 def test_examples_are_shown_where_help_is_asked_for() -> None:

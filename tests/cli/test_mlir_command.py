@@ -10,11 +10,11 @@ pytest.importorskip("torch_mlir")
 
 KERNEL = """
 import tunewright as tw
-from tunewright.backends.mlir import Mlir, payloads
-from tunewright.backends.mlir.products import product_plan
+from tunewright.mlir import Mlir, payloads
+from tunewright.mlir.gemm_plans import gemm_plan
 
 payload = payloads.matmul(24, 64, 16, after="relu")
-plan = product_plan(payload)
+plan = gemm_plan(payload)
 schedule = plan.schedule(plan.space[0])
 
 @tw.tune(plan.space, backend=Mlir(payload, plan), reference=payload.reference)
@@ -38,12 +38,12 @@ def test_each_step_is_shown_as_what_it_changed(file) -> None:
     assert done.exit_code == 0, done.output
     assert "step 2 (pack)  +19 -6" in done.output
     assert "+    %pack = linalg.pack" in done.output
-    assert done.output.index("(bufferise)") < done.output.index("(lower)")
+    assert done.output.index("(bufferize)") < done.output.index("(lower)")
 
 
 def test_a_script_and_a_payload_in_files_are_shown_too_and_as_json(file, tmp_path) -> None:
-    from tunewright.backends.mlir import payloads
-    from tunewright.backends.mlir.steps import Schedule
+    from tunewright.mlir import payloads
+    from tunewright.mlir.schedule import Schedule
 
     schedule = Schedule()
     schedule.tile(schedule.match("linalg.matmul")[0], [4, 4])
@@ -68,8 +68,8 @@ def test_the_page_has_steps_and_code_and_needs_nothing_else(file, tmp_path) -> N
 
 
 def test_the_steps_before_one_that_fails_are_shown(tmp_path) -> None:
-    from tunewright.backends.mlir import payloads
-    from tunewright.backends.mlir.steps import Schedule
+    from tunewright.mlir import payloads
+    from tunewright.mlir.schedule import Schedule
 
     schedule = Schedule()
     (product,) = schedule.match("linalg.matmul")
@@ -78,12 +78,12 @@ def test_the_steps_before_one_that_fails_are_shown(tmp_path) -> None:
     (tmp_path / "payload.mlir").write_text(payloads.matmul(8, 8, 8).text)
     done = run(tmp_path / "tile.mlir", tmp_path / "payload.mlir")
     assert isinstance(done.exception, ScheduleError)
-    assert "step 3 (tile_using_forall): iterations that may run at once" in str(done.exception)
+    assert "step 3 (tile_using_forall): parallel iterations write to the same place" in str(done.exception)
     assert "step 2 (split_handle)" in done.output
 
 
 def test_wrong_use_is_said(file) -> None:
     assert "no file nowhere" in run("nowhere", "nothing").output
-    assert "say on which payload" in run(f"{file}:schedule").output
-    assert "no schedule but a Payload" in run(f"{file}:payload").output
-    assert "no payload but a Schedule" in run(f"{file}:schedule", f"{file}:schedule").output
+    assert "name a payload" in run(f"{file}:schedule").output
+    assert "is a Payload, not a schedule" in run(f"{file}:payload").output
+    assert "is a Schedule, not a payload" in run(f"{file}:schedule", f"{file}:schedule").output

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import tunewright as tw
-from tunewright.cli import contestants
-from tunewright.cli.contestants import Command, config_of, shortened
+from tunewright.cli import race_candidates
 from tunewright.cli.race import race, verdict
+from tunewright.cli.race_candidates import CommandCandidate, parse_config, shorten_names
 from tunewright.cli.tune import tune
 from tunewright.errors import NoDecision, SettingsError, SpaceError
 from tunewright.measure import clock
@@ -107,7 +107,7 @@ def scripted(here, monkeypatch):
         slept[0] += seconds
 
     (here / "clock").touch()
-    monkeypatch.setattr(contestants, "time", SimpleNamespace(perf_counter=now))
+    monkeypatch.setattr(race_candidates, "time", SimpleNamespace(perf_counter=now))
     monkeypatch.setattr(racing, "time", SimpleNamespace(monotonic=now, sleep=sleep))
     monkeypatch.setattr(clock, "perf_counter", now)
     monkeypatch.setattr(clock, "CLOCKS", dict.fromkeys(clock.CLOCKS, lambda: round(now() * 1e9)))
@@ -128,7 +128,7 @@ def test_of_two_commands_the_faster_is_named_and_by_how_much(scripted) -> None:
     assert done.exit_code == 0
     heads, first, second, *_, said, by = done.stdout.splitlines()
     assert by == "by the wall clock"
-    assert heads.split() == ["place", "contestant", "time", "per", "run", "times", "the", "leader's", "rounds"]
+    assert heads.split() == ["place", "candidate", "time", "per", "run", "times", "the", "leader's", "rounds"]
     assert first.startswith("1 ")
     assert "echo 40 " in first
     assert second.startswith("2 ")
@@ -147,7 +147,7 @@ def test_a_command_ties_with_itself(scripted) -> None:
 
 
 def test_a_command_that_waits_is_timed_to_its_end() -> None:
-    assert Command("sleep 0.1")() >= 0.1
+    assert CommandCandidate("sleep 0.1")() >= 0.1
 
 
 def test_functions_are_loaded_once_and_what_they_print_is_discarded(here, scripted) -> None:
@@ -199,7 +199,7 @@ def test_a_config_that_is_wrong_is_not_raced() -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("true",), "two contestants"),
+        (("true",), "two candidates"),
         (("true", "nonesuch -v"), "cannot run 'nonesuch -v': there is no such command; a command is typed in quotes"),
         (("true", "functions.py"), "a Python function as FILE.py:NAME"),
         (("true", ""), "there is no such command"),
@@ -220,9 +220,9 @@ def test_a_config_that_is_wrong_is_not_raced() -> None:
         (("true", "true", "--margin", "2"), "write it as 1% or 0.01"),
         (("true", "true", "--margin", "much"), "write it as 1% or 0.01"),
         (("true", "true", "--seconds", "0"), "not in the range"),
-        (("true", "true", "--shape", "N=3"), "say of which kernel: --kernel FILE.py:NAME"),
+        (("true", "true", "--shape", "N=3"), "of a kernel; name it: --kernel FILE.py:NAME"),
         (("--kernel", "kernels.py:double", "default", "fast"), "write VW=8,MR=4, or default, or decided"),
-        (("--kernel", "kernels.py:often", "default", "work=1"), "at one size, and often has 2; say --shape N=64"),
+        (("--kernel", "kernels.py:often", "default", "work=1"), "needs one size, and often has 2; say --shape N=64"),
     ],
 )
 def test_every_mistake_says_what_to_do(args, said) -> None:
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_what_a_command_has_started(here, wait_until) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert "interrupted before there was a round to show" in said
+    assert "interrupted before the first round was over" in said
     wait_until(lambda: gone(int(child.read_text())), "the end of the command's child", seconds=60)
 
 
@@ -299,7 +299,7 @@ def test_ctrl_c_while_a_command_starts_leaves_nothing_behind(monkeypatch) -> Non
     started = []
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Command("sleep 600")()
+        CommandCandidate("sleep 600")()
     assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
@@ -357,10 +357,11 @@ def test_a_race_that_is_not_settled_claims_no_tie(others, said) -> None:
 
 def test_long_names_lose_their_middle_and_equal_ones_are_numbered() -> None:
     long = "python " + "x" * 60 + " --last"
-    assert shortened(["ls  -l", "ls\n-l", "true", long]) == ["ls -l #1", "ls -l #2", "true", shortened([long])[0]]
-    assert len(shortened([long])[0]) == 40
-    assert shortened([long])[0].startswith("python x")
-    assert shortened([long])[0].endswith("x --last")
+    (short,) = shorten_names([long])
+    assert shorten_names(["ls  -l", "ls\n-l", "true", long]) == ["ls -l #1", "ls -l #2", "true", short]
+    assert len(short) == 40
+    assert shorten_names([long])[0].startswith("python x")
+    assert shorten_names([long])[0].endswith("x --last")
 
 
 def test_a_config_takes_from_the_default_what_is_not_said() -> None:
@@ -379,12 +380,12 @@ def test_a_config_takes_from_the_default_what_is_not_said() -> None:
     )
     def kernel(): ...
 
-    assert str(config_of(kernel, "step=1")) == "variant=plain order=ji step=1"
-    assert str(config_of(kernel, "order=ij step=1")) == "variant=plain order=ij step=1"
-    tiled = config_of(kernel, "variant=tiled,step=8,pad=true")
+    assert str(parse_config(kernel, "step=1")) == "variant=plain order=ji step=1"
+    assert str(parse_config(kernel, "order=ij step=1")) == "variant=plain order=ij step=1"
+    tiled = parse_config(kernel, "variant=tiled,step=8,pad=true")
     assert str(tiled) == "variant=tiled order=ji pad=True step=8 tile=8"
     assert tiled["pad"] is True
     with pytest.raises(SpaceError, match="'tile'"):
-        config_of(kernel, "tile=8")
-    with pytest.raises(SpaceError, match="offered: plain, tiled"):
-        config_of(kernel, "variant=nope")
+        parse_config(kernel, "tile=8")
+    with pytest.raises(SpaceError, match="variants: plain, tiled"):
+        parse_config(kernel, "variant=nope")

@@ -15,7 +15,7 @@ from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing.keys import KEY
 
 SPACE = Space(Knob("tile", [1, 2, 4, 8, 16, 32]), Knob("unroll", [1, 2, 4, 8]), Knob("fast", [False, True]))
-GREEDY = str(Path(__file__).parent.parent / "laboratory" / "greedy.py") + ":Greedy"
+GREEDY = str(Path(__file__).parent.parent / "replay" / "greedy.py") + ":Greedy"
 
 
 def trials(best):
@@ -102,7 +102,7 @@ def test_finished_runs_are_kept_and_not_repeated(here) -> None:
         (("--spaces", ".", "--strategies", "random"), "--save NAME.parquet"),
         (("--store", "empty.sqlite", "--strategies", "random"), "tunewright tune"),
         (("--spaces", "spaces", "--strategies", "random", "--plot", "a.gif"), "endings"),
-        (("--spaces", "spaces", "--strategies", "nowhere.py:X"), "there is no file nowhere.py"),
+        (("--spaces", "spaces", "--strategies", "nowhere.py:X"), "no file nowhere.py"),
         (("--spaces", "spaces", "--strategies", "random", "--seeds", "0"), "--seeds"),
     ],
 )

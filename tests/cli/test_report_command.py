@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tunewright.report.pages import Views
+from tunewright.dashboard import Views
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED
 
@@ -44,16 +44,16 @@ def test_a_bundle_becomes_one_file(here) -> None:
     (here / "signers").write_text(tunewright("bundle", "key", "team.pem", cwd=here).stdout)
     tunewright("bundle", "build", "one.bundle", "--store", "one.sqlite", "--sign", "team.pem", cwd=here)
     tunewright("report", "--bundle", "one.bundle", "--signers", "signers", "--out", "out.html", cwd=here)
-    assert "Vouched for by <strong>team</strong>" in (here / "out.html").read_text()
+    assert "Signed by <strong>team</strong>" in (here / "out.html").read_text()
 
 
 def test_reports_of_other_commands_are_filed(here) -> None:
     said = tunewright("report", "keep", "steps.json", "--store", "one.sqlite", cwd=here).stdout
     assert "steps: a report of schedule" in said
-    assert [one.title for one in Views(SqliteStore(here / "one.sqlite")).filed("schedule")] == ["steps"]
+    assert [one.title for one in Views(SqliteStore(here / "one.sqlite")).saved_reports("schedule")] == ["steps"]
 
 
 def test_what_is_missing_or_wrong_is_said(here) -> None:
     assert "--out report.html" in tunewright("report", cwd=here, status=2).stderr
-    assert "no report we know" in tunewright("report", "keep", "nonsense.json", cwd=here, status=2).stderr
+    assert "is not a known report" in tunewright("report", "keep", "nonsense.json", cwd=here, status=2).stderr
     assert "whom you trust" in tunewright("report", "--bundle", "one.sqlite", "--out", "x", cwd=here, status=2).stderr

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tunewright.sharing import wire
 from tunewright.spaces.config import Config
+from tunewright.stores import serialization
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing.keys import DECISION, KEY, TIMED, other_decision, other_key
 
@@ -77,7 +77,7 @@ def test_what_was_recorded_for_other_code_is_passed_over_and_said(here) -> None:
     run("kernels.py", cwd=here, TUNEWRIGHT_MODE="record")
     (here / "kernels.py").write_text(KERNEL.replace("range(step))", "range(step)) + 0"))
     tuned = tunewright("tune", "--recorded", "--pool", "serial", cwd=here)
-    assert tuned.stderr.count("passed over: it was recorded for another key: source is") == 3
+    assert tuned.stderr.count("skipped: it was recorded for another key: source is") == 3
 
 
 def test_tune_wants_a_target_or_the_record(here) -> None:
@@ -102,7 +102,7 @@ def test_stats_verify_history_and_rollback(tmp_path) -> None:
     tunewright("store", "rollback", "gemm", "--store", "s.sqlite", "--device", "some cpu", cwd=tmp_path)
     assert store.get(KEY) == DECISION
     again = tunewright("store", "rollback", "gemm", "--to", "1h", "--store", "s.sqlite", cwd=tmp_path, status=1)
-    assert "nothing of 'gemm' stood then" in again.stderr
+    assert "was different then" in again.stderr
     none = tunewright("store", "history", "gemm", "--device", "H100", "--store", "s.sqlite", cwd=tmp_path, status=1)
     assert "nothing is decided" in none.stderr
 
@@ -110,8 +110,8 @@ def test_stats_verify_history_and_rollback(tmp_path) -> None:
 def test_gc_drops_what_is_old_and_keeps_decisions(tmp_path) -> None:
     store = filled(tmp_path / "s.sqlite")
     asked = ("store", "gc", "--store", "s.sqlite")
-    assert "say what goes" in tunewright(*asked, cwd=tmp_path, status=2).stderr
-    assert "is no age" in tunewright(*asked, "--older", "soon", cwd=tmp_path, status=2).stderr
+    assert "say what to drop" in tunewright(*asked, cwd=tmp_path, status=2).stderr
+    assert "is not an age" in tunewright(*asked, "--older", "soon", cwd=tmp_path, status=2).stderr
     assert "dropped nothing" in tunewright(*asked, "--older", "1h", cwd=tmp_path).stdout
     assert "3 trials" in tunewright(*asked, "--older", "0s", cwd=tmp_path).stdout
     assert store.get(KEY) is not None
@@ -139,7 +139,7 @@ def test_export_writes_a_record_a_line(tmp_path) -> None:
     filled(tmp_path / "s.sqlite")
     tunewright("store", "export", "out.jsonl", "--trials", "--store", "s.sqlite", cwd=tmp_path)
     lines = (tmp_path / "out.jsonl").read_bytes().splitlines()
-    assert wire.load_decision(lines[0]).config["tile"] == 8
+    assert serialization.load_decision(lines[0]).config["tile"] == 8
     assert len(lines) == 4
 
 

@@ -7,12 +7,12 @@ import pytest
 from tunewright import Config, Knob, Session, Space, tune
 from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
-from tunewright.engine.decide import alike, decide, finalists
+from tunewright.engine.decide import bitwise_equal_trials, decide, select_finalists
 from tunewright.errors import NothingWorked, SettingsError, StoreError
-from tunewright.measure import attempt, clock, race
-from tunewright.measure.race import Terms, run
+from tunewright.measure import clock, evaluator, race
+from tunewright.measure.race import RaceOptions, run_race
 from tunewright.model.decision import Problem
-from tunewright.model.event import Decided, Final, Started, Tried
+from tunewright.model.event import DecisionMade, FinalRaceStarted, SearchStarted, TrialFinished
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.stores.memory import MemoryStore
 from tunewright.testing.keys import KEY
@@ -56,10 +56,10 @@ def test_a_budget_nobody_can_read_says_how_to_write_it() -> None:
 def test_a_bad_moment_keeps_no_one_of_few_from_the_final() -> None:
     space = Space(Knob("tile", list(range(1, 9))))
     problem = Problem(KEY, space, Config(tile=8))
-    few = finalists(problem, [timed(1, 1.0), timed(2, 1.7), timed(3, 4.0), FAILED])
+    few = select_finalists(problem, [timed(1, 1.0), timed(2, 1.7), timed(3, 4.0), FAILED])
     assert few == [Config(tile=1), Config(tile=2)]
     many = [timed(tile, 1 + tile / 100) for tile in range(1, 6)] + [timed(6, 1.5), timed(8, 9.0)]
-    assert finalists(problem, many) == [Config(tile=8), *(Config(tile=tile) for tile in range(1, 6))]
+    assert select_finalists(problem, many) == [Config(tile=8), *(Config(tile=tile) for tile in range(1, 6))]
 
 
 def test_the_fastest_wins_with_its_evidence() -> None:
@@ -122,7 +122,7 @@ def now(monkeypatch):
         return passed[0] - began
 
     shown = SimpleNamespace(monotonic=lambda: passed[0], perf_counter=lambda: passed[0], sleep=sleep, time=lambda: 0.0)
-    for module in (attempt, race):
+    for module in (evaluator, race):
         monkeypatch.setattr(module, "time", shown)
     monkeypatch.setattr(clock, "perf_counter", shown.perf_counter)
     monkeypatch.setattr(clock.HostTimer, "__call__", timed)
@@ -141,11 +141,11 @@ def test_the_default_is_tried_first_and_nothing_twice() -> None:
     events = []
     own = session(listeners=[events.append])
     decision = tuned_with(own, []).decide()
-    configs = [event.trial.config["tile"] for event in events if isinstance(event, Tried)]
+    configs = [event.trial.config["tile"] for event in events if isinstance(event, TrialFinished)]
     assert configs == [2, 1, 4, 8]
-    assert isinstance(events[0], Started)
+    assert isinstance(events[0], SearchStarted)
     assert events[0].trials == 4
-    assert isinstance(events[-1], Decided)
+    assert isinstance(events[-1], DecisionMade)
     assert decision.evidence.strategy == "exhaustive"
     assert decision.evidence.versions["tunewright"]
 
@@ -162,7 +162,7 @@ class Stop:
         self.left = after
 
     def __call__(self, event):
-        if isinstance(event, Tried):
+        if isinstance(event, TrialFinished):
             self.left -= 1
             if self.left == 0:
                 raise KeyboardInterrupt
@@ -218,8 +218,8 @@ def test_a_whole_search_is_worth_more_than_an_interrupted_one_published_meanwhil
     own = session(store=store)
     tuned = tuned_with(own, [])
     partial = decide(tuned.problem([]), [timed(2, 1)])
-    partial = partial.having(evidence=msgspec.structs.replace(partial.evidence, complete=False))
-    own.listeners.append(lambda event: store.put(partial) if isinstance(event, Tried) else None)
+    partial = partial.replace(evidence=msgspec.structs.replace(partial.evidence, complete=False))
+    own.listeners.append(lambda event: store.put(partial) if isinstance(event, TrialFinished) else None)
     assert tuned.decide().evidence.complete
     assert store.get(tuned.problem([]).key).evidence.complete
 
@@ -236,7 +236,7 @@ def test_the_gain_is_that_of_the_race() -> None:
 @pytest.mark.parametrize("launches", [1, 12])  # while the race is set up; in it
 def test_a_finalist_that_fails_in_the_race_is_out_of_it(launches, caplog, now) -> None:
     own, racing = session(), []
-    own.listeners.append(lambda event: racing.append(event) if isinstance(event, Final) else None)
+    own.listeners.append(lambda event: racing.append(event) if isinstance(event, FinalRaceStarted) else None)
 
     def late(*, tile):
         if tile == 8 and racing:
@@ -265,10 +265,10 @@ def test_a_race_that_breaks_off_leaves_what_stood(caplog) -> None:
 
     own = session()
     tuned = tune(SPACE, session=own, default={"tile": 2})(lambda *, tile: pretend(tile) and 1)
-    decision = own.tune(tuned.problem([]), Broken(tuned.bench([Inputs()], own.settings.cache_path)))
+    decision = own.tune(tuned.problem([]), Broken(tuned.make_evaluator([Inputs()], own.settings.cache_path)))
     assert decision.config == Config(tile=2)
-    assert any("broke off" in note for note in decision.evidence.notes)
-    assert "one of them crashes or hangs" in caplog.text
+    assert any("was aborted" in note for note in decision.evidence.notes)
+    assert "crashed or hung" in caplog.text
 
 
 def raced(*factors, rounds=40, noise=0.002):
@@ -276,7 +276,7 @@ def raced(*factors, rounds=40, noise=0.002):
     rng = np.random.default_rng(0)
     visits = [lambda f=f: 1e-3 * f * np.exp(rng.normal(0, noise)) for f in factors]
     configs = [Config(tile=tile) for tile in (1, 2, 4, 8)[: len(factors)]]
-    return configs, run(visits, Terms(rounds=rounds), kept=[0])
+    return configs, run_race(visits, RaceOptions(rounds=rounds), protected=[0])
 
 
 def test_what_is_as_good_as_the_leader_must_itself_be_faster_than_what_stood() -> None:
@@ -310,7 +310,7 @@ def test_only_the_incumbent_and_the_default_decide_over_bits() -> None:
         return msgspec.structs.replace(timed(tile, 1), fingerprint=said)
 
     def kept(*trials, incumbent=None):
-        return {trial.config["tile"] for trial in alike(PROBLEM, trials, incumbent)}
+        return {trial.config["tile"] for trial in bitwise_equal_trials(PROBLEM, trials, incumbent)}
 
     assert kept(printed(1, "a"), printed(2, "b"), printed(4, "a")) == {1, 4}
     assert kept(printed(1, "a"), printed(2, "b"), printed(4, "b"), incumbent=Config(tile=2)) == {2, 4}
@@ -328,7 +328,7 @@ def test_a_leader_does_not_replace_what_another_published_after_the_miss() -> No
         store.put(rival)  # the other leader is done, and the lease is ours
         return own.tune(tuned.problem([]), tuned.attempt(tuned.cases_like([])), replace=False)
 
-    assert own.led(tuned.problem([]), late) == rival
+    assert own.tune_once(tuned.problem([]), late) == rival
     assert store.get(tuned.problem([]).key) == rival
     tuned.tune()
     assert len(store.history(tuned.problem([]).key)) == 2, "who asks for another search may replace it"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tunewright.pools.loading import find
+from tunewright.pools.kernel_loader import load_target
 from tunewright.session import Session
 
 SCRIPT = Path(__file__).parent.parent / "kernels" / "counted.py"
@@ -59,7 +59,7 @@ def test_50_kills_at_random_moments_cost_nothing_that_was_finished(tmp_path, mon
             fresh = lines(marks)[marked:]
             # A trial whose record was written but not yet acknowledged may be there too: that is no loss.
             assert not before & set(fresh), "a finished trial was repeated"
-            store, key = Session().store, find(f"{SCRIPT}:double").problem([np.ones(8)]).key
+            store, key = Session().store, load_target(f"{SCRIPT}:double").problem([np.ones(8)]).key
             kept = {str(trial.config["step"]) for trial in store.trials(key)}
             assert set(lines(acknowledged)) <= kept, "an acknowledged trial was lost"
         acknowledged_in_all += len(set(lines(acknowledged)))

@@ -7,43 +7,43 @@ from damage import bent, effort, twisted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunewright.backends.triton import elf
-from tunewright.backends.triton.artefacts import Artefact
 from tunewright.errors import BackendError, StoreError
-from tunewright.sharing import wire
-from tunewright.sharing.transcripts import SHELF, Transcript, transcript_of
 from tunewright.spaces.config import Config
+from tunewright.stores import serialization
 from tunewright.stores.bundle.quarantine import Quarantine
 from tunewright.stores.memory import MemoryStore
+from tunewright.stores.transcripts import NAMESPACE, Transcript, load_transcript
 from tunewright.testing.keys import KEY
+from tunewright.triton.static import elf
+from tunewright.triton.static.artifacts import CompiledArtifact
 
 TOLD = Transcript(
     KEY.digest, (Config(tile=1), Config(tile=2)), 0, (2, 2), (None, None), b"\0\0\x80?" * 4, 0.01, default=1
 )
-ARTEFACT = Artefact("ab" * 32, "kernel", "cubin", json.dumps({"hash": "ab" * 32}).encode(), b"code")
+ARTEFACT = CompiledArtifact("ab" * 32, "kernel", "cubin", json.dumps({"hash": "ab" * 32}).encode(), b"code")
 
 
 def test_the_sound_ones_are_read() -> None:
-    assert TOLD.sound
-    assert Artefact.unpacked(ARTEFACT.packed()) == ARTEFACT
+    assert TOLD.is_consistent
+    assert CompiledArtifact.from_bytes(ARTEFACT.to_bytes()) == ARTEFACT
 
 
 @effort()
-@given(twisted(json.loads(wire.encode(TOLD))) | bent(wire.encode(TOLD)))
+@given(twisted(json.loads(serialization.encode(TOLD))) | bent(serialization.encode(TOLD)))
 def test_any_transcript_is_read_or_passed_over(body) -> None:
     store = MemoryStore()
-    store.keep(SHELF, KEY.digest, body)
-    told = transcript_of(store, KEY)
-    if told is not None and told.sound:
-        assert set(told.best()) <= set(told.configs)
-        told.travelling()
+    store.keep(NAMESPACE, KEY.digest, body)
+    told = load_transcript(store, KEY)
+    if told is not None and told.is_consistent:
+        assert set(told.ranking()) <= set(told.configs)
+        told.without_local_path()
 
 
 @effort()
-@given(bent(ARTEFACT.packed()) | st.binary(max_size=200))
+@given(bent(ARTEFACT.to_bytes()) | st.binary(max_size=200))
 def test_any_compiled_kernel_is_read_or_refused(body) -> None:
     with suppress(BackendError):
-        found = Artefact.unpacked(body)
+        found = CompiledArtifact.from_bytes(body)
         assert "/" not in found.name
 
 
@@ -64,6 +64,6 @@ CUBIN = b"\x7fELF\x02\x01" + b"\0" * 34 + (64).to_bytes(8, "little") + b"\0" * 1
 @given(bent(CUBIN) | st.binary(max_size=300))
 def test_any_code_is_read_or_refused(body) -> None:
     with suppress(BackendError):
-        found = elf.sections(body)
-        elf.code_bytes(found)
-        elf.registers_and_stack(found)
+        found = elf.read_sections(body)
+        elf.count_code_bytes(found)
+        elf.read_registers_and_stack(found)

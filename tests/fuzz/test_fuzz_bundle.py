@@ -13,27 +13,27 @@ from hypothesis import strategies as st
 
 from tunewright.errors import BundleError, WireError
 from tunewright.model.decision import Decision
-from tunewright.sharing import artefacts, wire
-from tunewright.sharing.artefacts import Label
 from tunewright.spaces.config import Config
-from tunewright.stores.bodies import kin_of, seal
+from tunewright.stores import artifacts, serialization
+from tunewright.stores.artifacts import ArtifactLabel
 from tunewright.stores.bundle import BundleStore, signing
 from tunewright.stores.bundle.build import build
-from tunewright.stores.bundle.layout import HEADER, SECTIONS, Body, packed
-from tunewright.stores.bundle.store import Enclosed, Manifest, Verified
+from tunewright.stores.bundle.layout import HEADER, SECTIONS, BundleRecord, pack
+from tunewright.stores.bundle.store import AttachmentEntry, Manifest, VerifiedBundle
+from tunewright.stores.records import checksum, related_prefix
 from tunewright.testing.keys import DECISION, KEY, other_decision, other_key
 
 MANY = [DECISION, *(other_decision(key=other_key(kernel=name), config=Config(tile=3)) for name in "abc")]
 BLOBS = {sha256(text).digest(): text for text in (b"machine code", b"")}
 RECORDS = [
-    Body(digest, kin_of(one.key), body, seal(body, digest))
+    BundleRecord(digest, related_prefix(one.key), body, checksum(body, digest))
     for one in MANY
-    for digest, body in [(bytes.fromhex(one.key.digest), wire.dump_decision(one))]
+    for digest, body in [(bytes.fromhex(one.key.digest), serialization.dump_decision(one))]
 ]
-MANIFEST = wire.encode(
+MANIFEST = serialization.encode(
     Manifest("us", len(MANY), len(BLOBS), "0" * 64, {"gemm": 1}, {"cpu": 4}, ({"gcc": "12"},), "note")
 )
-SOUND = packed(MANIFEST, RECORDS, BLOBS)
+SOUND = pack(MANIFEST, RECORDS, BLOBS)
 PARTS = [
     SOUND[start : start + length]
     for number in range(len(SECTIONS))
@@ -82,18 +82,18 @@ def _starts(*names):
 
 def walked(content: bytes) -> list[Decision]:
     """Everything in a bundle; a BundleError if it is none."""
-    store = BundleStore(Verified(Path("some.bundle"), memoryview(content), "0" * 64, "us"))
+    store = BundleStore(VerifiedBundle(Path("some.bundle"), memoryview(content), "0" * 64, "us"))
     found = [*store.decisions(), *store.relatives(KEY)]
     for one in MANY:
         if (kept := store.get(one.key)) is not None:
             with suppress(WireError):  # it is read when it is looked at
-                wire.encode(kept.config)
-    for name in store._parcel.artefact_names():
-        store._parcel.artefact(name)
-    wire.encode(store.manifest)
-    for kind, name in store.enclosures:
-        store.enclosed(kind, name)
-    store.builds("gemm")
+                serialization.encode(kept.config)
+    for name in store._bundle.blob_digests():
+        store._bundle.blob(name)
+    serialization.encode(store.manifest)
+    for kind, name in store.attachments:
+        store.read_attachment(kind, name)
+    store.artifact_labels("gemm")
     return found
 
 
@@ -114,37 +114,39 @@ def test_any_layout_is_read_or_refused(content) -> None:
 @given(spoilt(json.loads(MANIFEST)))
 def test_any_manifest_is_read_or_refused(manifest) -> None:
     with suppress(BundleError):
-        walked(packed(manifest, RECORDS, BLOBS))
+        walked(pack(manifest, RECORDS, BLOBS))
 
 
 @effort()
-@given(twisted(json.loads(wire.dump_decision(DECISION))) | bent(wire.dump_decision(DECISION)))
+@given(twisted(json.loads(serialization.dump_decision(DECISION))) | bent(serialization.dump_decision(DECISION)))
 def test_any_record_under_its_seal_is_read_or_passed_over(body) -> None:
     digest = bytes.fromhex(KEY.digest)
-    record = Body(digest, kin_of(KEY), body, seal(body, digest))
-    manifest = wire.encode(Manifest("us", 1, 0, ""))
-    assert {one.key for one in walked(packed(manifest, [record], {}))} <= {KEY}
+    record = BundleRecord(digest, related_prefix(KEY), body, checksum(body, digest))
+    manifest = serialization.encode(Manifest("us", 1, 0, ""))
+    assert {one.key for one in walked(pack(manifest, [record], {}))} <= {KEY}
 
 
-LABEL = Label(f"{'ab' * 16}.so", "gemm", "s", Config(tile=3), KEY.signature, {"compiler": "gcc 12", "flags": "-O3"})
-LISTED = wire.encode(
+LABEL = ArtifactLabel(
+    f"{'ab' * 16}.so", "gemm", "s", Config(tile=3), KEY.signature, {"compiler": "gcc 12", "flags": "-O3"}
+)
+LISTED = serialization.encode(
     [
-        Enclosed("build", LABEL.name, sha256(b"machine code").hexdigest(), LABEL),
-        Enclosed("race", KEY.digest, sha256(b"").hexdigest()),
+        AttachmentEntry("build", LABEL.name, sha256(b"machine code").hexdigest(), LABEL),
+        AttachmentEntry("race", KEY.digest, sha256(b"").hexdigest()),
     ]
 )
 
 
 def enclosing(listed: bytes) -> bytes:
     digest = sha256(listed)
-    manifest = wire.encode(Manifest("us", len(MANY), 2, "", enclosed=digest.hexdigest()))
-    return packed(manifest, RECORDS, {**BLOBS, digest.digest(): listed})
+    manifest = serialization.encode(Manifest("us", len(MANY), 2, "", attachments=digest.hexdigest()))
+    return pack(manifest, RECORDS, {**BLOBS, digest.digest(): listed})
 
 
 def test_what_is_enclosed_is_found() -> None:
-    store = BundleStore(Verified(Path("some.bundle"), memoryview(enclosing(LISTED)), "0" * 64, "us"))
-    assert store.enclosed("build", LABEL.name) == b"machine code"
-    assert store.builds("gemm") == [LABEL]
+    store = BundleStore(VerifiedBundle(Path("some.bundle"), memoryview(enclosing(LISTED)), "0" * 64, "us"))
+    assert store.read_attachment("build", LABEL.name) == b"machine code"
+    assert store.artifact_labels("gemm") == [LABEL]
 
 
 @effort()
@@ -161,7 +163,7 @@ def test_any_list_of_what_is_enclosed_is_read_or_refused(listed) -> None:
 def test_an_artefact_is_never_put_outside_of_the_cache(tmp_path_factory, name) -> None:
     cache = tmp_path_factory.mktemp("cache")
     with suppress(BundleError):
-        there = artefacts.unpack(cache / "inner", b"code", msgspec.structs.replace(LABEL, name=name))
+        there = artifacts.unpack(cache / "inner", b"code", msgspec.structs.replace(LABEL, name=name))
         assert there.resolve().is_relative_to((cache / "inner").resolve())
     assert {path.name for path in cache.iterdir()} <= {"inner"}
 
@@ -177,7 +179,7 @@ Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=
 @given(bent(SIGNERS))
 def test_any_list_of_signers_is_read_or_refused(content) -> None:
     with file_of(content, "signers") as path, suppress(BundleError):
-        assert all(len(public) == 32 and name for public, name in signing.allowed(path).items())
+        assert all(len(public) == 32 and name for public, name in signing.read_signers(path).items())
 
 
 @effort()

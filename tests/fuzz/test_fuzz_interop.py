@@ -10,13 +10,13 @@ from damage import SCRAPS, bent, effort, file_of, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunewright.backends import arithmetic
+from tunewright.backends import expressions
 from tunewright.backends.replay import Recording
 from tunewright.errors import SpaceError, WireError
-from tunewright.interop import findings, hub, kernel_tuner, moe, t4, triton_cache, tunableop, values
-from tunewright.interop.audit import audited
-from tunewright.interop.findings import Asked
-from tunewright.sharing import wire
+from tunewright.interop import findings, hub, kernel_tuner, moe, t4, triton_cache, tunableop, value_lists
+from tunewright.interop.audit import audit_tables
+from tunewright.interop.findings import AuditRequest
+from tunewright.stores import serialization
 
 CACHE = {
     "device_name": "A100",
@@ -58,16 +58,16 @@ INPUT = {
 def kept_table(table, path) -> None:
     """What importing does with a table."""
     for trial in table.trials:
-        assert wire.load_trial(wire.dump_trial(trial)) == trial
+        assert serialization.load_trial(serialization.dump_trial(trial)) == trial
     with suppress(SpaceError):
-        Recording.told(table.kernel, table.device, table.knobs, table.constraints, table.trials)
+        Recording.from_table(table.kernel, table.device, table.knobs, table.constraints, table.trials)
     for form in (kernel_tuner, t4):
         form.write(table, path)
         assert [trial.config for trial in form.read(path).trials] == [trial.config for trial in table.trials]
 
 
 def kept_moe(table, path) -> None:
-    wire.encode(list(table.told()))
+    serialization.encode(list(table.foreign_rows()))
     for tool in moe.Tool:
         with suppress(WireError):
             there = moe.write(table, path.parent, tool)
@@ -76,7 +76,7 @@ def kept_moe(table, path) -> None:
 
 
 def kept_results(results, path) -> None:
-    wire.encode(list(results.told()))
+    serialization.encode(list(results.foreign_rows()))
     with suppress(WireError):
         tunableop.write(results, path)
         assert [row.kernel for row in tunableop.read(path).rows] == [row.kernel for row in results.rows]
@@ -91,13 +91,13 @@ def kept_cache(cache, path) -> None:
 
 
 def kept_input(space, path) -> None:
-    wire.encode([knob.values for knob in space.knobs])
+    serialization.encode([knob.values for knob in space.knobs])
     with suppress(SpaceError):
-        Recording.told(space.kernel, "a device", space.knobs, space.constraints, ())
+        Recording.from_table(space.kernel, "a device", space.knobs, space.constraints, ())
 
 
 def kept_shapes(shapes, path) -> None:
-    wire.encode(shapes)
+    serialization.encode(shapes)
 
 
 ROWS = {"triton_version": "3.4.0", **foreign.rows((1, 2, 64))}
@@ -108,9 +108,14 @@ FORMS = {
     "kernel tuner": ("k.json", kernel_tuner.read, kept_table, spoilt(CACHE)),
     "t4": ("k_T4.json", t4.read, kept_table, spoilt(RESULTS)),
     "t1": ("k_T1.json", t4.read_input, kept_input, spoilt(INPUT)),
-    "hub": ("k.json", lambda path: hub.tables([path])[0], kept_table, spoilt(CACHE) | spoilt(RESULTS) | spoilt(INPUT)),
-    "shapes": ("s.json", findings.shapes_in, kept_shapes, spoilt([1, {"M": 2}, {"key": {}}])),
-    "trace": ("s.txt", findings.shapes_in, kept_shapes, bent(b"# all\n64\nM=1,2\nE=8,N=2,M=3\n")),
+    "hub": (
+        "k.json",
+        lambda path: hub.read_tables([path])[0],
+        kept_table,
+        spoilt(CACHE) | spoilt(RESULTS) | spoilt(INPUT),
+    ),
+    "shapes": ("s.json", findings.read_shapes, kept_shapes, spoilt([1, {"M": 2}, {"key": {}}])),
+    "trace": ("s.txt", findings.read_shapes, kept_shapes, bent(b"# all\n64\nM=1,2\nE=8,N=2,M=3\n")),
 }  # fmt: skip
 
 
@@ -127,7 +132,9 @@ def test_any_file_is_read_or_refused(form, data) -> None:
         keep(found, path)
 
 
-ASKED = Asked(tuple(findings.shapes_of("M=1,4,9000")), "NVIDIA H20-3e", {"triton": "3.4.0", **foreign.VALIDATORS})
+ASKED = AuditRequest(
+    tuple(findings.parse_shapes("M=1,4,9000")), "NVIDIA H20-3e", {"triton": "3.4.0", **foreign.VALIDATORS}
+)
 
 
 @pytest.mark.parametrize("form", ["moe", "tunableop", "triton", "kernel tuner", "t4"])
@@ -136,8 +143,8 @@ ASKED = Asked(tuple(findings.shapes_of("M=1,4,9000")), "NVIDIA H20-3e", {"triton
 def test_the_auditor_goes_on_whatever_is_in_a_file(form, data) -> None:
     name, _, _, contents = FORMS[form]
     with file_of(data.draw(contents), name) as path:
-        report = audited(path.parent.parent if "/" in name else path.parent, ASKED)
-        wire.encode(report)
+        report = audit_tables(path.parent.parent if "/" in name else path.parent, ASKED)
+        serialization.encode(report)
         assert all((one.wrong + one.file + one.row).isprintable() for one in report.findings)
 
 
@@ -153,7 +160,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(ma
 @given(TEXTS | bent(b"[1, 2] + list(range(32, 129, 32))").map(lambda raw: raw.decode("utf-8", "replace")))
 def test_any_text_is_a_list_of_values_or_refused(text) -> None:
     with suppress(WireError):
-        found = values.listed(text, "here")
+        found = value_lists.parse_values(text, "here")
         assert isinstance(found, list)
         assert 0 < len(found) <= 100_000
 
@@ -162,7 +169,7 @@ def test_any_text_is_a_list_of_values_or_refused(text) -> None:
 @given(TEXTS | bent(b"x * i <= 64 and (x == 2 or not i in (1, 2))").map(lambda raw: raw.decode("utf-8", "replace")))
 def test_any_text_is_a_rule_of_arithmetic_or_refused(text) -> None:
     with suppress(SpaceError):
-        rule = arithmetic.rule(text, texts={"x"})
+        rule = expressions.parse_rule(text, text_knobs={"x"})
         rule.broken_by(dict.fromkeys(rule.reads, 3))
 
 
@@ -173,7 +180,7 @@ def test_any_text_is_a_rule_of_arithmetic_or_refused(text) -> None:
 )
 def test_any_name_makes_a_title_or_is_refused(name) -> None:
     with suppress(WireError):
-        title = moe.title_of(name)
+        title = moe.parse_name(name)
         for tool in moe.Tool:
             assert (title.name(tool) or ".json").endswith(".json")
 
@@ -193,7 +200,7 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_short_text_that_stands_for_endless_work_is_refused(name) -> None:
     with pytest.raises(WireError):
-        t4.told_input(
+        t4.parse_input(
             INPUT | {"ConfigurationSpace": {"TuningParameters": [{"Name": "x", "Values": BOMBS[name]}]}}, "here"
         )
 
@@ -205,7 +212,7 @@ def test_a_short_text_that_stands_for_endless_work_is_refused(name) -> None:
 )  # fmt: skip
 def test_a_rule_that_repeats_a_text_is_refused(text) -> None:
     with pytest.raises(SpaceError, match="numbers alone"):
-        arithmetic.rule(text, texts={"x"})
+        expressions.parse_rule(text, text_knobs={"x"})
 
 
 @pytest.mark.parametrize("scrap", SCRAPS[-8:])

@@ -24,7 +24,7 @@ NAMES = [*Settings.__struct_fields__, "other", "", "MODE"]
 def used(settings: Settings) -> None:
     assert settings.width >= 1
     assert settings.store_location
-    settings.environ(), settings.cache_path, settings.store_name, settings.pool_name, settings.has("flights")
+    settings.environ(), settings.cache_path, settings.store_name, settings.pool_name, settings.is_enabled("flights")
 
 
 @effort(3)
@@ -72,7 +72,7 @@ PIECES = [
 @effort(3)
 @given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join) | st.text(max_size=30))
 def test_any_location_names_a_server_or_is_refused(location) -> None:
-    target_of = pytest.importorskip("tunewright.stores.postgres.target").Target.of
+    parse = pytest.importorskip("tunewright.stores.postgres.location").PostgresLocation.parse
     with suppress(StoreError):
-        target = target_of(f"postgres:{location}" if ":" not in location else location)
+        target = parse(f"postgres:{location}" if ":" not in location else location)
         assert 0 < target.seconds < float("inf")

@@ -13,10 +13,18 @@ from tunewright.errors import WireError
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
-from tunewright.sharing import wire
-from tunewright.sharing.records import Want
 from tunewright.spaces.config import Config
-from tunewright.stores.bodies import Bodies, opened, read_decision, read_key, read_trial, seal, sealed
+from tunewright.stores import serialization
+from tunewright.stores.records import (
+    RecordReader,
+    checksum,
+    read_decision,
+    read_key,
+    read_trial,
+    split_checksum,
+    with_checksum,
+)
+from tunewright.stores.statistics import MissRecord
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED
 
 
@@ -29,17 +37,17 @@ class Note(msgspec.Struct):
 
 
 FORMS = {
-    "decision": (wire.load_decision, wire.dump_decision, DECISION),
-    "key": (wire.load_key, wire.dump_key, KEY),
-    "trial": (wire.load_trial, wire.dump_trial, TIMED),
-    "failure": (wire.load_trial, wire.dump_trial, FAILED),
-    "journal": (wire.load_journal, wire.dump_journal, [TIMED, FAILED]),
+    "decision": (serialization.load_decision, serialization.dump_decision, DECISION),
+    "key": (serialization.load_key, serialization.dump_key, KEY),
+    "trial": (serialization.load_trial, serialization.dump_trial, TIMED),
+    "failure": (serialization.load_trial, serialization.dump_trial, FAILED),
+    "journal": (serialization.load_journal, serialization.dump_journal, [TIMED, FAILED]),
     "notes": (
-        lambda data: wire.decode(data, dict[str, Note]),
-        wire.encode,
+        lambda data: serialization.decode(data, dict[str, Note]),
+        serialization.encode,
         {KEY.digest: Note(Config(tile=1), "slow", 1.0)},
     ),
-    "want": (lambda data: wire.decode(data, Want), wire.encode, Want(KEY, 3, 0.5)),
+    "want": (lambda data: serialization.decode(data, MissRecord), serialization.encode, MissRecord(KEY, 3, 0.5)),
 }
 
 
@@ -70,7 +78,7 @@ def used(value) -> None:
             used(value.key)
             str(value.config), value.evidence and value.evidence.gain
         case Key():
-            assert len(value.digest) == len(value.kin) == 64
+            assert len(value.digest) == len(value.related_digest) == 64
             assert value.differences(KEY) or value == KEY
             str(value.signature), str(value.device)
         case Trial():
@@ -89,7 +97,7 @@ READERS = {"decision": read_decision, "trial": read_trial, "key": lambda body, _
 @given(data=st.data())
 def test_any_row_of_a_store_is_believed_or_refused(form, data) -> None:
     body = data.draw(spoilt(json.loads(FORMS[form][1](FORMS[form][2]))))
-    row = [body, seal(body, bytes.fromhex(KEY.digest)), bytes.fromhex(KEY.digest)]
+    row = [body, checksum(body, bytes.fromhex(KEY.digest)), bytes.fromhex(KEY.digest)]
     for place in range(3):
         if data.draw(st.booleans()):
             row[place] = data.draw(st.sampled_from([None, 1, 2**40, -1, "text", b"", 1.5, row[place]]))
@@ -98,14 +106,14 @@ def test_any_row_of_a_store_is_believed_or_refused(form, data) -> None:
 
 
 @effort()
-@given(spoilt(json.loads(wire.dump_decision(DECISION))), st.booleans())
+@given(spoilt(json.loads(serialization.dump_decision(DECISION))), st.booleans())
 def test_what_a_store_keeps_is_a_decision_or_passed_over(body, whole) -> None:
-    bodies, digest = Bodies("a store"), bytes.fromhex(KEY.digest)
-    value = sealed(body, digest) if whole else body
+    bodies, digest = RecordReader("a store"), bytes.fromhex(KEY.digest)
+    value = with_checksum(body, digest) if whole else body
     kept = [
-        *bodies.opened([digest], [value], [KEY]).values(),
-        *bodies.decisions([(digest, *opened(value))], {digest: KEY}).values(),
+        *bodies.decisions_from_values([digest], [value], [KEY]).values(),
+        *bodies.decisions([(digest, *split_checksum(value))], {digest: KEY}).values(),
     ]
     for decision in kept:
         with suppress(WireError):  # it is read when it is looked at
-            wire.encode(decision.config)
+            serialization.encode(decision.config)

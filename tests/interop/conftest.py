@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from tunewright.interop.table import FRAMEWORK, RUNS, VERIFY, Table
+from tunewright.interop.table import FRAMEWORK, RUNS, VERIFY, ForeignTable
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.spaces.config import Config
 from tunewright.spaces.rule import Knob
@@ -27,11 +27,11 @@ def outcome(number: int):
 
 
 @pytest.fixture
-def table() -> Table:
+def table() -> ForeignTable:
     trials = []
     for number, values in enumerate(product(*(knob.values for knob in KNOBS))):
         config = Config(dict(zip((knob.name for knob in KNOBS), values, strict=True)))
         if config["block_size_x"] * config["tile"] <= 128:
             figures = {VERIFY: 3.5, FRAMEWORK: 0.25} | ({RUNS: 8.0} if isinstance(outcome(number), Timing) else {})
             trials.append(Trial(config, outcome(number), 0.5 + number / 64, 0.125, figures))
-    return Table("scale", "Made/Up 1", KNOBS, tuple(trials), (RULE,), (4096, 2))
+    return ForeignTable("scale", "Made/Up 1", KNOBS, tuple(trials), (RULE,), (4096, 2))

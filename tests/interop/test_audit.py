@@ -33,13 +33,13 @@ from foreign import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunewright.cli.audit import audit
+from tunewright.cli.tables import audit
 from tunewright.errors import WireError
 from tunewright.interop import findings, triton_cache, tunableop
 from tunewright.interop import moe as moe_tables
-from tunewright.interop.audit import audited
-from tunewright.interop.findings import Asked, Fault, Severity, Shape
-from tunewright.sharing import wire
+from tunewright.interop.audit import audit_tables
+from tunewright.interop.findings import AuditRequest, Fault, RequestedShape, Severity
+from tunewright.stores import serialization
 
 
 @dataclass
@@ -163,7 +163,9 @@ CACHES = [
             beside={STALE[0]: autotune(timed(64, 0.2), timed(128, 0.1), key=("stale",))}),
 ]  # fmt: skip
 PLANTED = [*NAMES, *ROWS, *RESULTS, *CACHES]
-ASKED = Asked(tuple(findings.shapes_of("M=" + ",".join(map(str, SIZES)))), "", {"triton": "3.4.0", **VALIDATORS})
+ASKED = AuditRequest(
+    tuple(findings.parse_shapes("M=" + ",".join(map(str, SIZES)))), "", {"triton": "3.4.0", **VALIDATORS}
+)
 
 
 def test_every_planted_fault_is_found_and_nothing_in_sound_tables(tmp_path) -> None:
@@ -171,7 +173,7 @@ def test_every_planted_fault_is_found_and_nothing_in_sound_tables(tmp_path) -> N
     usual = {at(500 + number): moe() for number in range(5)}  # so that this spelling of the device is the usual one
     sound = healthy() | beside | usual
     put(tmp_path, sound | {planted.name: planted.text for planted in PLANTED})
-    report = audited(tmp_path, ASKED)
+    report = audit_tables(tmp_path, ASKED)
     assert report.tables == len(sound) + len(PLANTED)
     assert len(PLANTED) >= 25
     assert len(healthy()) >= 10
@@ -194,8 +196,8 @@ def test_every_planted_fault_is_found_and_nothing_in_sound_tables(tmp_path) -> N
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
 def test_a_fault_alone_among_sound_tables_is_said_once_with_what_to_do(planted, tmp_path) -> None:
     put(tmp_path, healthy() | planted.beside | {at(500): moe(), planted.name: planted.text})
-    asked = ASKED if planted.fault is not Fault.GAP else Asked()  # what lies in a gap is far from a row, too
-    (one,) = audited(tmp_path, asked).findings
+    asked = ASKED if planted.fault is not Fault.GAP else AuditRequest()  # what lies in a gap is far from a row, too
+    (one,) = audit_tables(tmp_path, asked).findings
     assert (one.file, one.row, one.fault, one.severity) == (planted.name, planted.row, planted.fault, planted.severity)
     assert one.wrong
     assert one.remedy
@@ -203,30 +205,30 @@ def test_a_fault_alone_among_sound_tables_is_said_once_with_what_to_do(planted, 
 
 def test_sound_tables_are_sound_for_the_device_and_shapes_they_are_for(tmp_path) -> None:
     put(tmp_path, healthy())
-    shapes = tuple(findings.shapes_of("E=128,N=192,M=1,3,100,5000"))
-    assert audited(tmp_path, Asked(shapes, "NVIDIA H100 80GB HBM3", {"triton": "3.4.0"})).findings == ()
+    shapes = tuple(findings.parse_shapes("E=128,N=192,M=1,3,100,5000"))
+    assert audit_tables(tmp_path, AuditRequest(shapes, "NVIDIA H100 80GB HBM3", {"triton": "3.4.0"})).findings == ()
 
 
 def test_a_device_that_is_spelt_otherwise_there_or_has_no_table_is_named(tmp_path) -> None:
     put(tmp_path, {H100: moe(), MI300: moe(rows(**AMD))})
-    (one, two) = audited(tmp_path, Asked(device="NVIDIA H100-80GB HBM3")).findings
+    (one, two) = audit_tables(tmp_path, AuditRequest(device="NVIDIA H100-80GB HBM3")).findings
     assert (one.file, one.fault, two.file, two.fault) == (".", Fault.UNTUNED, H100, Fault.UNREACHABLE)
     assert "asks for NVIDIA_H100-80GB_HBM3, not for NVIDIA_H100_80GB_HBM3" in two.wrong
-    (none,) = audited(tmp_path, Asked(device="NVIDIA L4")).findings
+    (none,) = audit_tables(tmp_path, AuditRequest(device="NVIDIA L4")).findings
     assert none.wrong.startswith("no MoE table is for NVIDIA L4")
 
 
 def test_a_name_that_is_wrong_anyhow_is_no_alias_for_the_right_one(tmp_path) -> None:
     put(tmp_path, {at(1): moe(), at(2, "nvidia_A100-SXM4-80GB"): moe(), at(3, "nvidia_A100-SXM4-80GB"): moe()})
-    found = [(one.file, one.fault) for one in audited(tmp_path).findings]
+    found = [(one.file, one.fault) for one in audit_tables(tmp_path).findings]
     assert found == [(at(number, "nvidia_A100-SXM4-80GB"), Fault.UNREACHABLE) for number in (2, 3)]
 
 
 def test_sizes_and_products_that_are_asked_for_and_not_there_are_named(tmp_path) -> None:
     put(tmp_path, {H100: moe(rows((1, 4, 16))), "tunableop_results0.csv": csv()})
-    shapes = [*findings.shapes_of("E=128,N=192,M=4,33,500"), *findings.shapes_of("E=8,N=64,M=1")]
-    shapes += [Shape(call=(OP, PARAMS)), Shape(call=(OP, "tn_1_1_1"))]
-    said = audited(tmp_path, Asked(tuple(shapes))).findings
+    shapes = [*findings.parse_shapes("E=128,N=192,M=4,33,500"), *findings.parse_shapes("E=8,N=64,M=1")]
+    shapes += [RequestedShape(call=(OP, PARAMS)), RequestedShape(call=(OP, "tn_1_1_1"))]
+    said = audit_tables(tmp_path, AuditRequest(tuple(shapes))).findings
     assert [(one.file, one.row, one.fault, one.severity) for one in said] == [
         (".", "", Fault.UNTUNED, Severity.ERROR),
         (".", "", Fault.UNTUNED, WARNING),
@@ -241,11 +243,11 @@ def test_a_folder_without_tables_is_an_error_and_other_files_are_passed_over(tmp
     others["N=512,K=7168,device_name=NVIDIA_H20,dtype=fp8_w8a8,block_shape=[128,128].json"] = moe()
     put(tmp_path, others)
     os.mkfifo(tmp_path / "pipe.json")
-    report = audited(tmp_path)
+    report = audit_tables(tmp_path)
     assert [(one.file, one.severity) for one in report.findings] == [(".", Severity.ERROR)]
     assert (report.tables, len(report.passed_over)) == (0, 5)
     with pytest.raises(WireError, match="neither a folder nor a file"):
-        audited(tmp_path / "pipe.json")
+        audit_tables(tmp_path / "pipe.json")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +261,7 @@ def test_a_folder_without_tables_is_an_error_and_other_files_are_passed_over(tmp
 )  # fmt: skip
 def test_shapes_are_read_from_lists_and_traces(name, text, meant, tmp_path) -> None:
     (tmp_path / name).write_text(text)
-    assert [shape.call or shape.dims for shape in findings.shapes_in(tmp_path / name)] == meant
+    assert [shape.call or shape.dims for shape in findings.read_shapes(tmp_path / name)] == meant
 
 
 @pytest.mark.parametrize("text", ["M", "M=x", "M=-1", "=3", "M=" + ",".join("1" * 400), "[1.5]", '["x"]', "[{}]", "{}"])
@@ -268,7 +270,7 @@ def test_what_is_no_list_of_shapes_is_refused(text, tmp_path) -> None:
     path = tmp_path / ("x.json" if text[0] in "[{" else "x.txt")
     path.write_text(many)
     with pytest.raises(WireError):
-        findings.shapes_in(path)
+        findings.read_shapes(path)
 
 
 def run(*arguments):
@@ -340,8 +342,8 @@ def test_whatever_is_in_a_file_it_is_read_or_refused_and_the_auditor_goes_on(nam
         path.write_bytes(content)
         with suppress(WireError):
             READERS[name](path)
-        report = audited(Path(place), ASKED)
-        wire.encode(report)
+        report = audit_tables(Path(place), ASKED)
+        serialization.encode(report)
         assert all(one.wrong.isprintable() and one.file.isprintable() for one in report.findings)
 
 
@@ -362,8 +364,8 @@ def test_json_of_any_shape_is_read_or_refused_and_the_auditor_goes_on(name, cont
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(content))
         with suppress(WireError):
-            (READERS | {"shapes.json": findings.shapes_in}).get(name, moe_tables.read)(path)
-        wire.encode(audited(Path(place), ASKED))
+            (READERS | {"shapes.json": findings.read_shapes}).get(name, moe_tables.read)(path)
+        serialization.encode(audit_tables(Path(place), ASKED))
 
 
 PIECES = ["E=8", "N=2", "device_name=", "X", ",", "[", "]", "=", "block_shape=[1, 2]", "_down", ".json"]
@@ -373,9 +375,9 @@ PIECES = ["E=8", "N=2", "device_name=", "X", ",", "[", "]", "=", "block_shape=[1
 @given(st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=10).map("".join))
 def test_any_name_is_understood_or_refused(name) -> None:
     try:
-        title = moe_tables.title_of(name)
+        title = moe_tables.parse_name(name)
     except WireError:
         return
     for tool in moe_tables.Tool:
         if (canonical := title.name(tool)) is not None:
-            assert moe_tables.title_of(canonical).name(tool) == canonical
+            assert moe_tables.parse_name(canonical).name(tool) == canonical

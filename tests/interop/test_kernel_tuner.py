@@ -70,7 +70,7 @@ def test_a_cache_that_kernel_tuner_itself_wrote_is_read(tmp_path) -> None:
     assert opened.trials == closed.trials
     assert [trial.works for trial in closed.trials] == [True, False]
     assert not closed.notes
-    assert opened.notes == (kernel_tuner.CUT,)
+    assert opened.notes == (kernel_tuner.TRUNCATED,)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -89,7 +89,7 @@ def test_kernel_tuner_goes_on_from_our_file(table, tmp_path) -> None:
 def test_the_time_a_tool_ranks_by_is_the_time_of_a_trial(tmp_path) -> None:
     (trial,) = kernel_tuner.read(written(tmp_path, cache(one=ONE | {"time": 1.75}))).trials
     assert trial.seconds == pytest.approx(1.75e-3)
-    assert trial.figures[RUNS] == 2
+    assert trial.metrics[RUNS] == 2
     assert (trial.build_seconds, trial.run_seconds) == (0.5, 0.004)
 
 
@@ -130,7 +130,7 @@ def ends():
 def test_a_run_that_ended_abruptly_loses_its_last_entry_at_most(count, text, tmp_path) -> None:
     read = kernel_tuner.read(written(tmp_path, text))
     assert len(read.trials) == count
-    assert read.notes == (kernel_tuner.CUT,)
+    assert read.notes == (kernel_tuner.TRUNCATED,)
 
 
 @pytest.mark.parametrize(
@@ -141,17 +141,17 @@ def test_a_run_that_ended_abruptly_loses_its_last_entry_at_most(count, text, tmp
         (cache(one="text"), "entry 'one' should be an object"),
         (cache(one={"x": 1, "time": 1.0}), "entry 'one' does not set 'y'"),
         (cache(one=ONE | {"x": [1]}), "entry 'one': x should be a number"),
-        (cache(one=ONE | {"x": 3}), "records x=3, which that parameter does not offer"),
+        (cache(one=ONE | {"x": 3}), "records x=3, which is not a value of that parameter"),
         (cache(one={"x": 1, "y": 0, "GFLOP/s": 7.0}), "neither a time nor an error"),
         (cache(one=ONE | {"time": -1.0}), "time should be a number that is not negative"),
-        (cache(one=ONE | {"time": 0.0}), "no kernel takes no time"),
+        (cache(one=ONE | {"time": 0.0}), "is 0, which is impossible"),
         (cache(one=ONE | {"compile_time": "long"}), "compile_time should be a number"),
         (cache() | {"tune_params_keys": ["x y"]}, "should be a name"),
         (cache() | {"tune_params_keys": ["lambda"]}, "should be a name"),
-        (cache() | {"tune_params": {"x": [1, 1], "y": [0]}}, "offers a value twice"),
+        (cache() | {"tune_params": {"x": [1, 1], "y": [0]}}, "lists a value twice"),
         (cache() | {"tune_params": {"x": [1]}}, "values of 'y' should be an array"),
         (cache() | {"device_name": 7}, "device_name should be a text"),
-        ("{not json", "nor cut off at its end"),
+        ("{not json", "nor truncated JSON"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )

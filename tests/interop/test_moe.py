@@ -8,7 +8,7 @@ from foreign import moe as text
 
 from tunewright.errors import WireError
 from tunewright.interop import moe
-from tunewright.interop.moe import MoeTable, Title, Tool
+from tunewright.interop.moe import MoeTable, TableName, Tool
 from tunewright.model.decision import Decision
 from tunewright.model.device import Device
 from tunewright.model.key import Key
@@ -16,13 +16,13 @@ from tunewright.model.signature import Signature
 from tunewright.spaces.config import Config
 
 NAMES = [
-    (Title(128, 192, "NVIDIA_H100_80GB_HBM3"), H100, H100),
-    (Title(8, 7168, "AMD_MI300X", "fp8_w8a8"), *["E=8,N=7168,device_name=AMD_MI300X,dtype=fp8_w8a8.json"] * 2),
-    (Title(257, 256, "NVIDIA_H20-3e", "fp8_w8a8", (128, 128)), SPACED.replace(", 128]", ",128]"), SPACED),
-    (Title(257, 256, "NVIDIA_H20-3e", "fp8_w8a8", (128, 128), down=True), None, DOWN),
-    (Title(1, 2, "X", "i", per_channel=True), None, "E=1,N=2,device_name=X,dtype=i,per_channel_quant=True.json"),
+    (TableName(128, 192, "NVIDIA_H100_80GB_HBM3"), H100, H100),
+    (TableName(8, 7168, "AMD_MI300X", "fp8_w8a8"), *["E=8,N=7168,device_name=AMD_MI300X,dtype=fp8_w8a8.json"] * 2),
+    (TableName(257, 256, "NVIDIA_H20-3e", "fp8_w8a8", (128, 128)), SPACED.replace(", 128]", ",128]"), SPACED),
+    (TableName(257, 256, "NVIDIA_H20-3e", "fp8_w8a8", (128, 128), down=True), None, DOWN),
+    (TableName(1, 2, "X", "i", per_channel=True), None, "E=1,N=2,device_name=X,dtype=i,per_channel_quant=True.json"),
     (
-        Title(1, 2, "X", "int8_w8a8", (64, 32), per_channel=True, down=True),
+        TableName(1, 2, "X", "int8_w8a8", (64, 32), per_channel=True, down=True),
         None,
         "E=1,N=2,device_name=X,dtype=int8_w8a8,block_shape=[64, 32],per_channel_quant=True_down.json",
     ),
@@ -33,7 +33,7 @@ NAMES = [
 def test_each_tool_has_its_own_name_for_a_table_and_both_are_read_back(title, vllm, sglang) -> None:
     assert (title.name(Tool.VLLM), title.name(Tool.SGLANG)) == (vllm, sglang)
     for name in filter(None, (vllm, sglang)):
-        assert moe.title_of(name) == title
+        assert moe.parse_name(name) == title
 
 
 def test_device_names_are_made_part_of_a_file_name_as_each_tool_does_it() -> None:
@@ -45,7 +45,7 @@ def test_device_names_are_made_part_of_a_file_name_as_each_tool_does_it() -> Non
 
 
 def test_a_name_in_any_order_and_spelling_is_understood_so_that_the_right_one_can_be_said() -> None:
-    title = moe.title_of("N=192, e=0128,device_name=NVIDIA H100 80GB HBM3.json")
+    title = moe.parse_name("N=192, e=0128,device_name=NVIDIA H100 80GB HBM3.json")
     assert title.name(Tool.VLLM) == H100
 
 
@@ -68,7 +68,7 @@ def test_a_name_in_any_order_and_spelling_is_understood_so_that_the_right_one_ca
 )
 def test_a_name_that_says_too_little_or_something_else_is_refused(name) -> None:
     with pytest.raises(WireError):
-        moe.title_of(name)
+        moe.parse_name(name)
 
 
 @pytest.mark.parametrize("tool", Tool)
@@ -107,8 +107,8 @@ def test_the_nearest_row_is_the_one_that_both_tools_take(tmp_path) -> None:
 
 def test_rows_are_offered_as_configs_of_sizes_on_a_device(tmp_path) -> None:
     (tmp_path / H100).write_text(text())
-    first, *_ = told = list(moe.read(tmp_path / H100).told())
-    assert len(told) == len(SIZES)
+    first, *_ = rows = list(moe.read(tmp_path / H100).foreign_rows())
+    assert len(rows) == len(SIZES)
     assert (first.dims, first.device) == ({"E": 128, "N": 192, "M": 1}, "NVIDIA_H100_80GB_HBM3")
     assert first.config == Config(config(1))
 
@@ -119,8 +119,10 @@ def decided(tokens, settings, **dims):
 
 
 def test_decisions_become_a_table_that_vllm_would_find(tmp_path) -> None:
-    title = Title(128, 192, "NVIDIA H100 80GB HBM3")
-    path = moe.write(moe.gathered(title, [decided(64, config(64)), decided(1, config(1), N=192)]), tmp_path, Tool.VLLM)
+    title = TableName(128, 192, "NVIDIA H100 80GB HBM3")
+    path = moe.write(
+        moe.table_from_decisions(title, [decided(64, config(64)), decided(1, config(1), N=192)]), tmp_path, Tool.VLLM
+    )
     assert path.name == H100
     assert json.loads(path.read_text()) == {"1": config(1), "64": config(64)}
 
@@ -129,13 +131,13 @@ def test_decisions_become_a_table_that_vllm_would_find(tmp_path) -> None:
     ("decisions", "says"),
     [
         ([decided(1, config(1)), decided(1, config(4096))], "two decisions for M=1 differ"),
-        ([decided(1, config(1), N=64)], "is not of E=128, N=192"),
+        ([decided(1, config(1), N=64)], "is not for E=128, N=192"),
         ([Decision(Key("k", "d", Signature(("int=1",)), Device("cpu", "x", "y")), Config(a=1))], "no dimension M"),
     ],
 )
 def test_decisions_that_do_not_make_one_table_are_refused(decisions, says) -> None:
     with pytest.raises(WireError, match=says):
-        moe.gathered(Title(128, 192, "X"), decisions)
+        moe.table_from_decisions(TableName(128, 192, "X"), decisions)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +145,9 @@ def test_decisions_that_do_not_make_one_table_are_refused(decisions, says) -> No
     [
         ([], "should be an object"),
         ({"8": 7}, "M=8 should be an object"),
-        ({"eight": config(8)}, "is no number of tokens"),
-        ({"9" * 5000: config(8)}, "is no number of tokens"),
-        ({"0": config(8)}, "nobody asks for that"),
+        ({"eight": config(8)}, "is not a number of tokens"),
+        ({"9" * 5000: config(8)}, "is not a number of tokens"),
+        ({"0": config(8)}, "which is never looked up"),
         ({"8": config(8), "08": config(8)}, "two rows for M=8"),
         ({"8": {"BLOCK_SIZE_M": [16]}}, "should be a number"),
         ({"8": {"a b": 1}}, "should be a name"),
@@ -163,16 +165,16 @@ def test_a_damaged_table_is_refused_with_what_is_wrong(content, says, tmp_path) 
 
 def test_a_table_that_a_tool_has_no_name_for_or_a_name_with_a_path_is_not_written(tmp_path) -> None:
     with pytest.raises(WireError, match="write it for SGLang"):
-        moe.write(MoeTable(Title(1, 1, "X", down=True), {}), tmp_path, Tool.VLLM)
-    with pytest.raises(WireError, match="cannot be part of a file's name"):
-        moe.write(MoeTable(Title(1, 1, "../../X"), {}), tmp_path, Tool.SGLANG)
+        moe.write(MoeTable(TableName(1, 1, "X", down=True), {}), tmp_path, Tool.VLLM)
+    with pytest.raises(WireError, match="cannot be part of a file name"):
+        moe.write(MoeTable(TableName(1, 1, "../../X"), {}), tmp_path, Tool.SGLANG)
     for version in ("/../../3.4.0", "3\0"):
-        with pytest.raises(WireError, match="cannot be part of a file's name"):
-            moe.write(MoeTable(Title(1, 1, "X"), {}, version), tmp_path, Tool.SGLANG)
+        with pytest.raises(WireError, match="cannot be part of a file name"):
+            moe.write(MoeTable(TableName(1, 1, "X"), {}, version), tmp_path, Tool.SGLANG)
     with pytest.raises(WireError, match="cannot write"):
-        moe.write(MoeTable(Title(1, 1, "X" * 500), {}), tmp_path, Tool.SGLANG)
+        moe.write(MoeTable(TableName(1, 1, "X" * 500), {}), tmp_path, Tool.SGLANG)
     with pytest.raises(WireError, match="cannot make the folder"):
-        moe.write(MoeTable(Title(1, 1, "X"), {}, "3" * 500), tmp_path, Tool.SGLANG)
+        moe.write(MoeTable(TableName(1, 1, "X"), {}, "3" * 500), tmp_path, Tool.SGLANG)
     assert not list(tmp_path.iterdir())
     with pytest.raises(WireError, match="has no rows"):
-        MoeTable(Title(1, 1, "X"), {}).nearest(8)
+        MoeTable(TableName(1, 1, "X"), {}).nearest(8)

@@ -7,8 +7,8 @@ import pytest
 from foreign import put
 
 from tunewright.interop import kernel_tuner, t4
-from tunewright.interop.audit import audited
-from tunewright.interop.findings import Asked, Fault, Severity
+from tunewright.interop.audit import audit_tables
+from tunewright.interop.findings import AuditRequest, Fault, Severity
 
 ERROR, WARNING = Severity
 ENTRY = {"x": 16, "y": 0.5, "time": 1.25, "times": [1.0, 1.5], "compile_time": 301.5, "verification_time": 0}
@@ -52,14 +52,14 @@ def results(*more, **head):
 def found(tmp_path, asked=None, **files):
     texts = {name: said if isinstance(said, str | bytes) else json.dumps(said) for name, said in files.items()}
     put(tmp_path, {name.replace("__", "."): text for name, text in texts.items()})
-    return [(one.file, one.row, one.fault, one.severity) for one in audited(tmp_path, asked).findings]
+    return [(one.file, one.row, one.fault, one.severity) for one in audit_tables(tmp_path, asked).findings]
 
 
 def test_sound_recordings_are_sound_also_if_compressed_and_other_files_are_passed_over(tmp_path) -> None:
     packed = gzip.compress(json.dumps(results()).encode())
     said = found(tmp_path, a__json=cache(), A100_T4__json=results(), W6600_T4__json__gz=packed, note__json={"x": 1})
     assert said == []
-    report = audited(tmp_path, Asked(device="NVIDIA A100-PCIE-40GB"))
+    report = audit_tables(tmp_path, AuditRequest(device="NVIDIA A100-PCIE-40GB"))
     assert (report.tables, report.passed_over, report.findings) == (3, ("note.json",), ())
 
 
@@ -114,7 +114,7 @@ def test_a_result_that_is_met_again_with_the_same_time_is_none(tmp_path) -> None
 def test_a_device_that_is_spelt_in_two_ways_is_named(tmp_path) -> None:
     files = {"a__json": cache(), "b__json": cache(), "c__json": cache("A100 PCIe 40GB")}
     assert found(tmp_path, **files) == [("c.json", "", Fault.ALIAS, WARNING)]
-    here = Asked(device="A100 PCIe 40GB")
+    here = AuditRequest(device="A100 PCIe 40GB")
     assert found(tmp_path, here, **files) == [
         ("a.json", "", Fault.UNREACHABLE, ERROR),
         ("b.json", "", Fault.UNREACHABLE, ERROR),

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tunewright.errors import WireError
-from tunewright.interop import edge, hub, kernel_tuner, t4, values
+from tunewright.interop import hub, kernel_tuner, t4, untrusted, value_lists
 from tunewright.model.trial import Failure, Kind, Stage
 
 
@@ -129,7 +129,7 @@ def test_damaged_results_are_refused_with_what_is_wrong_and_where(results, says,
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch) -> None:
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b" " * 10_000_000))
-    monkeypatch.setattr(edge, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(untrusted, "MAX_BYTES", 1 << 20)
     with pytest.raises(WireError, match="more than 1 MB"):
         t4.read(path)
 
@@ -154,7 +154,7 @@ def test_a_truncated_archive_is_damaged(table, tmp_path) -> None:
     ],
 )
 def test_values_written_as_python_are_computed_not_run(text, meant) -> None:
-    assert values.listed(text, "here") == meant
+    assert value_lists.parse_values(text, "here") == meant
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_values_written_as_python_are_computed_not_run(text, meant) -> None:
 )  # fmt: skip
 def test_anything_else_than_a_list_of_values_is_refused(text) -> None:
     with pytest.raises(WireError, match="here"):
-        values.listed(text, "here")
+        value_lists.parse_values(text, "here")
 
 
 def test_recordings_take_the_constraints_of_the_input_with_their_parameters(tmp_path) -> None:
@@ -177,7 +177,7 @@ def test_recordings_take_the_constraints_of_the_input_with_their_parameters(tmp_
     (tmp_path / "input.json").write_text(json.dumps(input_of()))
     (tmp_path / "other.json").write_text(json.dumps(input_of() | {"ConfigurationSpace": {"TuningParameters": [
         {"Name": "z", "Type": "int", "Values": "[1]"}]}}))  # fmt: skip
-    found = hub.tables([tmp_path / "other.json", first, tmp_path / "input.json", second])
+    found = hub.read_tables([tmp_path / "other.json", first, tmp_path / "input.json", second])
     assert [(t.kernel, t.device, t.constraints, t.sizes) for t in found] == [
         ("convolution", device, ("x < 4",), (64, 64)) for device in ("A100", "A4000")
     ]
@@ -186,7 +186,7 @@ def test_recordings_take_the_constraints_of_the_input_with_their_parameters(tmp_
 def test_a_cache_and_an_input_meet_too(table, tmp_path) -> None:
     kernel_tuner.write(table, tmp_path / "cache.json")
     t4.write_input(table, tmp_path / "input.json", "scale.cu")
-    (found,) = hub.tables([tmp_path / "cache.json", tmp_path / "input.json"])
+    (found,) = hub.read_tables([tmp_path / "cache.json", tmp_path / "input.json"])
     assert found.constraints == table.constraints
 
 
@@ -194,9 +194,9 @@ def test_a_cache_and_an_input_meet_too(table, tmp_path) -> None:
     ("contents", "says"),
     [
         ([{"x": 1}], "neither a T4 file"),
-        ([input_of()], "no file with results"),
+        ([input_of()], "none of these files has results"),
         ([{"results": [result(1)]}, input_of(), input_of()], "2 inputs have the parameters"),
-        ([{"results": [result(8)]}, input_of()], "records x=8, which that parameter does not offer"),
+        ([{"results": [result(8)]}, input_of()], "records x=8, which is not a value of that parameter"),
         ([{"results": [result(1)]}, input_of(conditions=("x" * 3000,))], "at most 2,000 characters"),
     ],
 )
@@ -204,4 +204,4 @@ def test_files_that_do_not_fit_together_are_refused(contents, says, tmp_path) ->
     for number, content in enumerate(contents):
         (tmp_path / f"{number}.json").write_text(json.dumps(content))
     with pytest.raises(WireError, match=says):
-        hub.tables(sorted(tmp_path.glob("*.json")))
+        hub.read_tables(sorted(tmp_path.glob("*.json")))

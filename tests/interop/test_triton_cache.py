@@ -8,7 +8,7 @@ from foreign import autotune, folder, timed
 
 from tunewright.errors import WireError
 from tunewright.interop import triton_cache
-from tunewright.interop.triton_cache import Autotuned, Timed
+from tunewright.interop.triton_cache import AutotuneFile, TimedConfig
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.spaces.config import Config
 
@@ -33,17 +33,19 @@ def test_what_triton_wrote_comes_back_value_for_value(tmp_path) -> None:
 def test_triton_itself_reads_our_file_and_takes_the_config_that_we_do(tmp_path) -> None:
     autotuner = pytest.importorskip("triton.runtime.autotuner")
     configs = [
-        Timed(Config(BLOCK=block, num_warps=warps, num_stages=2), (1.0 + abs(block - 96) / warps, 0.9, 2.0))
+        TimedConfig(Config(BLOCK=block, num_warps=warps, num_stages=2), (1.0 + abs(block - 96) / warps, 0.9, 2.0))
         for block in (32, 64, 128)
         for warps in (2, 4)
     ]
-    cache = Autotuned("k", (1, None, "x"), (*configs, Timed(Config(BLOCK=512, num_warps=4, num_stages=2), (inf,) * 3)))
+    cache = AutotuneFile(
+        "k", (1, None, "x"), (*configs, TimedConfig(Config(BLOCK=512, num_warps=4, num_stages=2), (inf,) * 3))
+    )
     path = tmp_path / "k.autotune.json"
     triton_cache.write(cache, path)
     timings = {autotuner.Config(**config): times for config, times in json.loads(path.read_text())["configs_timings"]}
     theirs = min(timings, key=timings.get)
     assert len(timings) == 7
-    assert Config(theirs.all_kwargs()).turned("num_ctas", 1) == cache.best.config.turned("num_ctas", 1)
+    assert Config(theirs.all_kwargs()).with_value("num_ctas", 1) == cache.best.config.with_value("num_ctas", 1)
 
 
 def test_what_triton_itself_keeps_is_read(tmp_path) -> None:
@@ -74,16 +76,16 @@ def test_a_cache_is_a_recording_and_trials_are_a_cache(tmp_path) -> None:
         Trial(Config(BLOCK=1), Timing((2e-3,), "gpu")),
         Trial(Config(BLOCK=2), Failure(Stage.BUILD, Kind.REFUSED, "too large")),
     ]
-    cache = triton_cache.gathered("k", (7,), trials)
+    cache = triton_cache.from_trials("k", (7,), trials)
     assert [one.milliseconds for one in cache.tried] == [(2.0, 2.0, 2.0), (inf, inf, inf)]
-    uneven = Autotuned("k", (), (Timed(Config(a=1), (1.0,)), Timed(Config(b=1), (1.0,))))
+    uneven = AutotuneFile("k", (), (TimedConfig(Config(a=1), (1.0,)), TimedConfig(Config(b=1), (1.0,))))
     with pytest.raises(WireError, match="does not set all of a, b"):
         triton_cache.as_table(uneven, "A100")
 
 
 def test_only_folders_named_by_a_digest_are_looked_into(tmp_path) -> None:
-    assert triton_cache.reachable(tmp_path / folder("x") / "k.autotune.json")
-    assert not triton_cache.reachable(tmp_path / "mine" / "k.autotune.json")
+    assert triton_cache.is_reachable(tmp_path / folder("x") / "k.autotune.json")
+    assert not triton_cache.is_reachable(tmp_path / "mine" / "k.autotune.json")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from foreign import PRODUCTS, VALIDATORS, csv
 
 from tunewright.errors import WireError
 from tunewright.interop import tunableop
-from tunewright.interop.tunableop import Result, Results
+from tunewright.interop.tunableop import TunableOpResults, TunedGemm
 from tunewright.spaces.config import Config
 
 OLD = (
@@ -52,11 +52,11 @@ def test_the_first_line_for_a_product_counts_as_in_pytorch(tmp_path) -> None:
 
 
 def test_lines_are_offered_as_configs_of_sizes_on_an_architecture(tmp_path) -> None:
-    told = list(tunableop.read(kept(tmp_path, csv())).told())
-    assert told[0].dims == {"M": 8192, "N": 1, "K": 4096}
-    assert told[3].dims == {"M": 64, "N": 128, "K": 32, "B": 16}
-    assert told[0].config == Config(kernel="Gemm_Rocblas_621284994")
-    assert {row.device for row in told} == {"gfx942:sramecc+:xnack-"}
+    rows = list(tunableop.read(kept(tmp_path, csv())).foreign_rows())
+    assert rows[0].dims == {"M": 8192, "N": 1, "K": 4096}
+    assert rows[3].dims == {"M": 64, "N": 128, "K": 32, "B": 16}
+    assert rows[0].config == Config(kernel="Gemm_Rocblas_621284994")
+    assert {row.device for row in rows} == {"gfx942:sramecc+:xnack-"}
 
 
 @pytest.mark.parametrize(("op", "params", "says"), [
@@ -67,8 +67,8 @@ def test_lines_are_offered_as_configs_of_sizes_on_an_architecture(tmp_path) -> N
     ("gemm", "nt_1_2_3", "no operator is called"),
 ])  # fmt: skip
 def test_products_that_pytorch_never_asks_for_are_known(op, params, says) -> None:
-    assert says in tunableop.objection(op, params)
-    assert bool(says) == bool(tunableop.objection(op, params))
+    assert says in tunableop.lookup_problem(op, params)
+    assert bool(says) == bool(tunableop.lookup_problem(op, params))
 
 
 @pytest.mark.parametrize(
@@ -94,5 +94,5 @@ def test_a_damaged_file_is_refused_with_the_line_and_what_is_wrong(text, says, t
 @pytest.mark.parametrize("kernel", ["a,b", "", "a\nb", "a\r"])
 def test_what_would_not_come_back_is_not_written(kernel, tmp_path) -> None:
     with pytest.raises(WireError, match="cannot be a field"):
-        tunableop.write(Results({}, (Result("op", "params", kernel, 1.0),)), tmp_path / "x.csv")
+        tunableop.write(TunableOpResults({}, (TunedGemm("op", "params", kernel, 1.0),)), tmp_path / "x.csv")
     assert not list(tmp_path.iterdir())

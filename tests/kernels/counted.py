@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 import tunewright as tw
-from tunewright.measure.attempt import Bench
-from tunewright.model.event import Tried
-from tunewright.sharing import flight
+from tunewright.measure.evaluator import Evaluator
+from tunewright.model.event import TrialFinished
+from tunewright.stores import singleflight
 
 MARKS = Path(os.environ.get("COUNTED_MARKS", os.devnull))
 
@@ -25,8 +25,8 @@ def double(x: tw.In("N"), *, step: int):
     return x * 2
 
 
-class Marked(Bench):
-    """A bench that leaves a mark for each attempt, and takes a little longer, so that kills find it at work."""
+class Marked(Evaluator):
+    """An evaluator that leaves a mark for each attempt, and takes a little longer, so that kills find it at work."""
 
     def __call__(self, entry, *args):
         append(MARKS, f"{entry.config['step']}")
@@ -34,21 +34,21 @@ class Marked(Bench):
         return super().__call__(entry, *args)
 
 
-def bench(inputs, cache):
-    plain = type(double).bench(double, inputs, cache)
+def make_evaluator(inputs, cache):
+    plain = type(double).make_evaluator(double, inputs, cache)
     return Marked(*(getattr(plain, name) for name in plain.__struct_fields__))
 
 
-double.bench = bench
+double.make_evaluator = make_evaluator
 
 
 def acknowledge(event) -> None:
-    if isinstance(event, Tried) and not event.replayed:
+    if isinstance(event, TrialFinished) and not event.replayed:
         append(Path(sys.argv[1]), f"{event.trial.config['step']}")
 
 
 if __name__ == "__main__":
-    flight.LEASE = 1.0  # whoever follows one that was killed need not wait long
+    singleflight.LEASE = 1.0  # whoever follows one that was killed need not wait long
     double.using(tw.Session(listeners=[acknowledge], strategy="exhaustive"))
     double(np.ones(8))
     sys.stdout.write(f"done {double.session.counts['measurements']}\n")

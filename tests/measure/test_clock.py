@@ -4,9 +4,9 @@ import time
 import numpy as np
 import pytest
 
-from tunewright.measure.clock import HostTimer, Regime, alike, together, visitor
-from tunewright.measure.stats import interval
+from tunewright.measure.clock import HostTimer, Regime, make_sampler, use_same_clock, weighted_sampler
 from tunewright.model.trial import median
+from tunewright.stats import interval
 
 
 def spin(seconds=0.003):
@@ -50,7 +50,7 @@ def test_a_kernel_that_waits_for_half_its_time_is_not_half_free() -> None:
         time.sleep(0.005)
 
     timer = HostTimer(half, 1)
-    visit = visitor(timer, None)
+    visit = make_sampler(timer, None)
     assert timer.clock == "wall"
     assert visit() >= 0.009
 
@@ -59,21 +59,21 @@ def test_a_kernel_that_waits_for_half_its_time_is_not_half_free() -> None:
 def test_many_short_waits_are_seen_too() -> None:
     timers = [HostTimer(lambda: time.sleep(1e-6), 1) for _ in range(3)]
     for timer in timers:
-        visitor(timer, None)
+        make_sampler(timer, None)
     assert "wall" in {timer.clock for timer in timers}
 
 
 def test_those_who_are_compared_are_timed_alike() -> None:
     timers = [HostTimer(spin, 1), HostTimer(lambda: time.sleep(0.002), 1), Steady()]
     for timer in timers[:2]:
-        visitor(timer, None)
-    assert alike(timers) == "wall"
+        make_sampler(timer, None)
+    assert use_same_clock(timers) == "wall"
     assert [timer.clock for timer in timers] == ["wall", "wall", "steady"]
 
 
 def test_putting_back_takes_its_time_too() -> None:
     restored = []
-    visit = visitor(HostTimer(lambda: spin(2e-5), 1), lambda: restored.append(time.sleep(0.005)))
+    visit = make_sampler(HostTimer(lambda: spin(2e-5), 1), lambda: restored.append(time.sleep(0.005)))
     restored.clear()
     visit()
     assert 1 <= len(restored) <= 3  # by the time of launches alone, 60 of them would make a visit
@@ -115,19 +115,19 @@ class Steady:
 
 def test_a_short_call_is_timed_many_at_once() -> None:
     timer = Steady()
-    visit = visitor(timer, None)
+    visit = make_sampler(timer, None)
     assert visit() == pytest.approx(2e-6)
     assert timer.counts[-1] >= 400
 
 
 def test_a_hot_visit_discards_its_first_launch_unless_launches_are_long() -> None:
     timer = Steady(1e-3)
-    visit = visitor(timer, None)
+    visit = make_sampler(timer, None)
     timer.counts.clear()
     visit()
     assert timer.counts == [1, 1]
     long = Steady(5e-2)
-    visit = visitor(long, None)
+    visit = make_sampler(long, None)
     long.counts.clear()
     visit()
     assert long.counts == [1]
@@ -136,7 +136,7 @@ def test_a_hot_visit_discards_its_first_launch_unless_launches_are_long() -> Non
 @pytest.mark.parametrize(("regime", "whole"), [(Regime.CONTEXT, False), (Regime.COLD, True)])
 def test_single_launches_come_after_other_work(regime, whole) -> None:
     timer = Steady()
-    visit = visitor(timer, None, regime)
+    visit = make_sampler(timer, None, regime)
     timer.counts.clear()
     assert visit() == pytest.approx(2e-6)
     assert set(timer.counts) == {1}
@@ -148,8 +148,8 @@ def test_what_lies_in_cache_is_slower_to_reach_after_a_flush() -> None:
     """Summing a megabyte: real memory, real caches."""
     data = np.ones(1 << 17)
     ratios = []
-    hot = visitor(HostTimer(data.sum, 1), None)
-    cold = visitor(HostTimer(data.sum, 1), None, Regime.COLD)
+    hot = make_sampler(HostTimer(data.sum, 1), None)
+    cold = make_sampler(HostTimer(data.sum, 1), None, Regime.COLD)
     for _ in range(15):
         warm = hot()
         ratios.append(cold() / warm)
@@ -158,14 +158,14 @@ def test_what_lies_in_cache_is_slower_to_reach_after_a_flush() -> None:
 
 def test_what_changes_its_arguments_is_restored_before_every_launch() -> None:
     calls = []
-    visitor(HostTimer(lambda: calls.append("run"), 1), lambda: calls.append("restore"))()
+    make_sampler(HostTimer(lambda: calls.append("run"), 1), lambda: calls.append("restore"))()
     assert calls[:4] == ["restore", "run", "restore", "run"]
     assert calls.count("run") == calls.count("restore")
 
 
 def test_a_kernel_that_waits_does_not_take_for_ever() -> None:
     calls = []
-    visitor(HostTimer(lambda: calls.append(time.sleep(0.01)), 1), None)()
+    make_sampler(HostTimer(lambda: calls.append(time.sleep(0.01)), 1), None)()
     assert len(calls) <= 6  # by its CPU time, it would take dozens to fill a sample
 
 
@@ -176,14 +176,14 @@ def test_a_reading_that_is_no_number_is_taken_again_and_then_refused() -> None:
         def __call__(self, count):
             return next(self.readings, float("nan"))
 
-    visit = visitor(Broken(), None)
+    visit = make_sampler(Broken(), None)
     assert visit() == pytest.approx(1e-3)
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="invalid time"):
         visit()
 
 
 def test_cases_count_by_their_weight() -> None:
-    visit = together([lambda: 1.0, lambda: 4.0], [900, 100])
+    visit = weighted_sampler([lambda: 1.0, lambda: 4.0], [900, 100])
     assert visit() == pytest.approx(1.3)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import tunewright as tw
 from tunewright.backends.python import Python
-from tunewright.measure import attempt, clock, race
+from tunewright.measure import clock, evaluator, race
 
 TRUE = 1e-3
 
@@ -21,7 +21,7 @@ def now(monkeypatch):
         passed[0] += seconds
 
     shown = SimpleNamespace(monotonic=lambda: passed[0], perf_counter=lambda: passed[0], sleep=sleep, time=lambda: 0.0)
-    for module in (race, attempt):
+    for module in (race, evaluator):
         monkeypatch.setattr(module, "time", shown)
     monkeypatch.setattr(clock, "perf_counter", shown.perf_counter)
     return passed
@@ -55,7 +55,9 @@ class Noisy(Python):
 
 def later_times(seed) -> float:
     """The centre of what the last trials of a search are said to take, over what they take."""
-    session = tw.Session(store="memory:", pool="serial", strategy="random", trials=150, worth=0.0, seed=seed)
+    session = tw.Session(
+        store="memory:", pool="serial", strategy="random", trials=150, min_expected_gain=0.0, seed=seed
+    )
     backend = Noisy(np.random.default_rng(seed))
 
     @tw.tune(tw.Space(tw.Knob("step", range(1, 1001))), backend=backend, session=session)
@@ -97,7 +99,7 @@ class Lasting(Python):
 
 def test_a_slow_kernel_that_is_much_faster_is_believed_after_few_rounds(now) -> None:
     """There is no time for the rounds that an interval takes: each was said to be 3 % faster, and no more."""
-    session = tw.Session(store="memory:", pool="serial", strategy="exhaustive", worth=0.0, seed=0)
+    session = tw.Session(store="memory:", pool="serial", strategy="exhaustive", min_expected_gain=0.0, seed=0)
 
     @tw.tune(tw.Space(tw.Knob("hundredths", [30, 15, 5])), backend=Lasting(now), session=session)
     def slow(x: tw.InOut("N"), *, hundredths: int): ...

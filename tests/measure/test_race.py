@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tunewright.engine.decide import decide, noted
+from tunewright.engine.decide import decide, with_notes
 from tunewright.measure import race
-from tunewright.measure.race import Stopped, Terms
-from tunewright.measure.stats import SURE, _student, paired
+from tunewright.measure.race import RaceOptions, StopRace
 from tunewright.model.decision import Problem
 from tunewright.model.trial import Timing, Trial
-from tunewright.sharing import wire
 from tunewright.spaces.config import Config
 from tunewright.spaces.space import Knob, Space
+from tunewright.stats import SURE, paired, student_t_from_normal
+from tunewright.stores import serialization
 from tunewright.testing.keys import KEY
 
 SEEDS = 40
@@ -78,7 +78,7 @@ def raced(weather, seed, tick=0.0, base=1e-3):
     """Whether a race chose wrongly, and whether it lost the true best on the way."""
     rng = np.random.default_rng(seed)
     truth = shuffled(rng, base=base)
-    found = race.run(on_a_clock(truth, weather, rng, tick), Terms(seed=seed, seconds=60))
+    found = race.run_race(on_a_clock(truth, weather, rng, tick), RaceOptions(seed=seed, seconds=60))
     return truth[found.leader] > 1.01 * truth.min(), found.standings[int(truth.argmin())].left is not None
 
 
@@ -126,7 +126,7 @@ def test_a_clock_of_one_microsecond_is_enough_for_a_tenth_of_a_millisecond() -> 
 def test_gross_losers_cost_two_visits() -> None:
     rng = np.random.default_rng(0)
     truth = [1e-3, 2e-3, 5e-3, 1.01e-3]
-    found = race.run(on_a_clock(truth, quiet, rng))
+    found = race.run_race(on_a_clock(truth, quiet, rng))
     assert [len(standing.samples) for standing in found.standings][1:3] == [2, 2]
     assert found.standings[2].left == 2
     assert found.standings[2].ratio == pytest.approx(5, rel=0.05)
@@ -137,7 +137,7 @@ def test_near_ties_end_as_a_tie_set_that_holds_the_truth() -> None:
     for seed in range(SEEDS):
         rng = np.random.default_rng(seed)
         truth = shuffled(rng, count=4, apart=1.001)
-        found = race.run(on_a_clock(truth, quiet, rng), Terms(seed=seed))
+        found = race.run_race(on_a_clock(truth, quiet, rng), RaceOptions(seed=seed))
         inside += int(truth.argmin()) in found.ties
     assert inside >= SEEDS * 0.97
 
@@ -150,7 +150,7 @@ def test_of_1000_near_ties_in_noise_99_in_100_end_inside_the_true_tie_set() -> N
         rng = np.random.default_rng(seed)
         factors = rng.permutation([1, 1.003, 1.006, 1.009, 1.03, 1.05, 1.1, 1.2])
         field, problem = configs_of(factors)
-        found = race.run([noisy(1e-3 * factor, rng) for factor in factors], Terms(seed=seed, seconds=60))
+        found = race.run_race([noisy(1e-3 * factor, rng) for factor in factors], RaceOptions(seed=seed, seconds=60))
         chosen = decide(problem, field, None, ([trial.config for trial in field], found)).config
         inside += factors[chosen["number"]] <= 1.01
     print(f"{inside} of 1000 inside the true tie set")  # noqa: T201
@@ -173,9 +173,9 @@ def test_two_runs_over_the_same_samples_decide_the_same_bytes() -> None:
     def decided(seed):
         rng = np.random.default_rng(seed)
         field, problem = configs_of([1, 1.003, 1.006, 1.05])
-        found = race.run([noisy(1e-3 * factor, rng) for factor in (1, 1.003, 1.006, 1.05)], Terms(seed=seed))
+        found = race.run_race([noisy(1e-3 * factor, rng) for factor in (1, 1.003, 1.006, 1.05)], RaceOptions(seed=seed))
         decision = decide(problem, field, None, ([trial.config for trial in field], found))
-        return wire.dump_decision(noted(decision, when="then"))
+        return serialization.dump_decision(with_notes(decision, when="then"))
 
     for seed in range(4):
         assert decided(seed) == decided(seed)
@@ -183,29 +183,29 @@ def test_two_runs_over_the_same_samples_decide_the_same_bytes() -> None:
 
 def test_it_ends_when_everyone_is_known_to_within_the_margin() -> None:
     rng = np.random.default_rng(0)
-    found = race.run(on_a_clock([1e-3, 1e-3], quiet, rng), Terms(margin=0.05))
+    found = race.run_race(on_a_clock([1e-3, 1e-3], quiet, rng), RaceOptions(margin=0.05))
     assert found.settled
     assert len(found.standings[0].samples) < 20
 
 
 def test_it_ends_with_the_budget_and_says_that_it_is_not_settled() -> None:
     rng = np.random.default_rng(0)
-    found = race.run(on_a_clock([1e-3, 1e-3], two_modes, rng), Terms(margin=1e-4, rounds=10))
+    found = race.run_race(on_a_clock([1e-3, 1e-3], two_modes, rng), RaceOptions(margin=1e-4, rounds=10))
     assert not found.settled
     assert found.tested
     assert found.ties == [0, 1]
-    assert not race.run(on_a_clock([1e-3, 1e-3], quiet, rng), Terms(rounds=2)).tested
+    assert not race.run_race(on_a_clock([1e-3, 1e-3], quiet, rng), RaceOptions(rounds=2)).tested
 
 
 def test_one_alone_wins_at_once() -> None:
-    found = race.run([lambda: 1e-3])
+    found = race.run_race([lambda: 1e-3])
     assert (found.leader, found.settled, found.ties) == (0, True, [0])
 
 
 def test_the_same_samples_give_the_same_bytes() -> None:
     def run():
         rng = np.random.default_rng(3)
-        return wire.encode(race.run(on_a_clock(shuffled(rng), bursts, rng), Terms(seed=3)))
+        return serialization.encode(race.run_race(on_a_clock(shuffled(rng), bursts, rng), RaceOptions(seed=3)))
 
     assert run() == run()
 
@@ -213,8 +213,8 @@ def test_the_same_samples_give_the_same_bytes() -> None:
 def test_a_race_survives_travel() -> None:
     rng = np.random.default_rng(3)
     for rounds in (1, 2, 3, 20):
-        found = race.run(on_a_clock([1e-3, 1.2e-3, 9e-3], quiet, rng), Terms(rounds=rounds))
-        assert wire.decode(wire.encode(found), race.Race) == found
+        found = race.run_race(on_a_clock([1e-3, 1.2e-3, 9e-3], quiet, rng), RaceOptions(rounds=rounds))
+        assert serialization.decode(serialization.encode(found), race.Race) == found
 
 
 def test_one_sample_in_five_may_be_anything() -> None:
@@ -239,7 +239,7 @@ def test_bounds_hold_at_every_look() -> None:
 
 def test_those_to_be_compared_with_run_long_enough_for_an_interval() -> None:
     rng = np.random.default_rng(0)
-    found = race.run(on_a_clock([1e-3, 5e-3, 4e-3], quiet, rng), kept=[1])
+    found = race.run_race(on_a_clock([1e-3, 5e-3, 4e-3], quiet, rng), protected=[1])
     assert [len(standing.samples) for standing in found.standings] == [12, 12, 2]
     centre, low, high = found.ratio(1, 0)
     assert 4.9 < low < centre < high < 5.1
@@ -248,16 +248,16 @@ def test_those_to_be_compared_with_run_long_enough_for_an_interval() -> None:
 
 def test_out_of_time_those_kept_are_judged_by_what_there_is() -> None:
     rng = np.random.default_rng(0)
-    found = race.run(on_a_clock([1e-3, 5e-3], quiet, rng), Terms(rounds=3), kept=[0, 1])
+    found = race.run_race(on_a_clock([1e-3, 5e-3], quiet, rng), RaceOptions(rounds=3), protected=[0, 1])
     assert found.ties == [0]
     assert found.settled
 
 
 def test_the_resolution_is_what_could_have_been_told() -> None:
     rng = np.random.default_rng(0)
-    found = race.run(on_a_clock([1e-3, 1e-3, 5e-3], quiet, rng), Terms(margin=0.02))
+    found = race.run_race(on_a_clock([1e-3, 1e-3, 5e-3], quiet, rng), RaceOptions(margin=0.02))
     assert 0.002 < found.resolution < 0.02
-    assert race.run(on_a_clock([1e-3, 5e-3], quiet, rng)).resolution is None
+    assert race.run_race(on_a_clock([1e-3, 5e-3], quiet, rng)).resolution is None
 
 
 def test_a_visit_may_stop_the_race_and_what_it_showed_stays() -> None:
@@ -265,35 +265,35 @@ def test_a_visit_may_stop_the_race_and_what_it_showed_stays() -> None:
 
     def stopping():
         if rng.random() < 0.1:
-            raise Stopped("enough")
+            raise StopRace("enough")
         return visits[1]()
 
-    found = race.run([visits[0], stopping], after=lambda number, left: seen.append((number, left)))
+    found = race.run_race([visits[0], stopping], after=lambda number, left: seen.append((number, left)))
     assert seen == [(number, 2) for number in range(1, len(seen) + 1)]
     assert [len(standing.samples) for standing in found.standings] == [len(seen)] * 2
     assert not found.settled
 
     def at_once():
-        raise Stopped("not even one round")
+        raise StopRace("not even one round")
 
-    with pytest.raises(Stopped):
-        race.run([visits[0], at_once])
+    with pytest.raises(StopRace):
+        race.run_race([visits[0], at_once])
 
 
 def test_gross_losers_may_be_given_more_rounds() -> None:
     rng = np.random.default_rng(0)
-    found = race.run(on_a_clock([1e-3, 5e-3], quiet, rng), Terms(gross=4))
+    found = race.run_race(on_a_clock([1e-3, 5e-3], quiet, rng), RaceOptions(gross=4))
     assert found.standings[1].left == 4
 
 
 def test_close_ones_are_not_judged_before_the_span_is_over() -> None:
     rng = np.random.default_rng(0)
-    found = race.run(on_a_clock([1e-3, 1.05e-3, 1.5e-3], quiet, rng), Terms(span=1.0))
+    found = race.run_race(on_a_clock([1e-3, 1.05e-3, 1.5e-3], quiet, rng), RaceOptions(span=1.0))
     assert NOW[0] >= 1.0
     assert found.standings[2].left == 4
     assert found.standings[1].left > 20
     began = NOW[0]
-    race.run(on_a_clock([1e-3, 1.5e-3], quiet, rng), Terms(span=5))
+    race.run_race(on_a_clock([1e-3, 1.5e-3], quiet, rng), RaceOptions(span=5))
     assert NOW[0] - began < 0.1  # a clear winner need not wait
 
 
@@ -302,14 +302,14 @@ def test_it_ends_with_its_seconds_and_a_round_that_not_everyone_ran_is_left_out(
         NOW[0] += 1.0
         return 1.0
 
-    found = race.run([visit] * 3, Terms(margin=1e-9, seconds=10.5))
+    found = race.run_race([visit] * 3, RaceOptions(margin=1e-9, seconds=10.5))
     assert NOW[0] == 11.0  # eleven visits, and no more after the time is over
     assert [len(standing.samples) for standing in found.standings] == [3, 3, 3]
     assert not found.settled
-    late = race.run([visit] * 3, Terms(seconds=0.5))
+    late = race.run_race([visit] * 3, RaceOptions(seconds=0.5))
     assert [len(standing.samples) for standing in late.standings] == [1, 1, 1]  # the first round is always run
 
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(4, 2.776), (10, 2.228), (30, 2.042)])
 def test_few_pairs_widen_an_interval_as_student_found(freedom, quantile) -> None:
-    assert _student(freedom, SURE) == pytest.approx(quantile, rel=0.01)
+    assert student_t_from_normal(freedom, SURE) == pytest.approx(quantile, rel=0.01)

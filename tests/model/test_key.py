@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tunewright.model.device import Device
 from tunewright.model.key import Key, flatten
 from tunewright.model.signature import Signature
-from tunewright.sharing import wire
+from tunewright.stores import serialization
 from tunewright.testing.keys import KEY, other_key
 
 words = st.text(min_size=1, max_size=8)
@@ -71,7 +71,7 @@ def test_the_order_of_entries_does_not_count() -> None:
 @given(keys, keys)
 def test_keys_are_equal_exactly_when_nothing_differs(one, two) -> None:
     assert (one.digest == two.digest) == (not one.differences(two))
-    assert wire.load_key(wire.dump_key(one)) == one
+    assert serialization.load_key(serialization.dump_key(one)) == one
 
 
 def test_the_digest_is_the_same_in_another_process_and_for_ever() -> None:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tunewright import In, InOut, Out
 from tunewright.cases.inputs import Array, Inputs, Scalar
 from tunewright.errors import SignatureError
-from tunewright.fronts.buckets import Buckets
-from tunewright.fronts.call import cached_call
-from tunewright.model.signature import Parameter, Reading, Signature, layout_of, strides_of
+from tunewright.kernel.buckets import Buckets
+from tunewright.kernel.generated_call import generate_call
+from tunewright.model.signature import CallSignature, Parameter, Signature, layout_of, strides_of
 
 
 def gemm(a: In("M", "K"), b: In("K", "N"), c: Out("M", "N"), alpha: float, M: int, *, tile=1): ...  # noqa: N803
@@ -21,7 +21,7 @@ PARAMETERS = Parameter.of(gemm, ["tile"])
 
 def reader(parameters):
     """What a cached call looks up, by a call that launches nothing."""
-    made = cached_call(parameters, Reading.of(parameters), {}, lambda mark, args: lambda *_: mark)
+    made = generate_call(parameters, CallSignature.of(parameters), {}, lambda mark, args: lambda *_: mark)
     return lambda *args: made(None, *args)
 
 

@@ -14,9 +14,9 @@ from tunewright.errors import NoDecision, PluginError, ScheduleError, SignatureE
 from tunewright.measure.clock import HostTimer
 from tunewright.model.signature import In, Out, Signature
 from tunewright.operators import Implementation, Operator, Support, Template, dispatch, registry
-from tunewright.operators.contest import Field, entrants
 from tunewright.operators.operator import FLOATS
 from tunewright.operators.standard import GEMM, REDUCE, STANDARD
+from tunewright.operators.tuned_operator import ImplementationBackend, prepare_implementations
 from tunewright.session import Session
 from tunewright.spaces.space import Knob, Rule, Space
 
@@ -60,8 +60,8 @@ def only(monkeypatch):
 
     def put(*implementations, absent=None):
         made = installed_by(*implementations, absent=absent)
-        for module in ("registry", "dispatching"):
-            monkeypatch.setattr(f"tunewright.operators.{module}.installed", lambda: made)
+        for module in ("registry", "dispatch"):
+            monkeypatch.setattr(sys.modules[f"tunewright.operators.{module}"], "installed", lambda: made)
 
     return put
 
@@ -98,7 +98,7 @@ def test_every_implementation_computes_what_the_reference_does(provider, name, t
         pytest.skip(f"{provider} has no {name}")
     operation = dispatch(name, only=provider, threads=1, session=Session(mode="off", cache=str(tmp_path)))
     assert near(operation(*inputs), operator, inputs)
-    out = np.full_like(operation.whole(inputs)[-1], np.nan)
+    out = np.full_like(operation.with_output(inputs)[-1], np.nan)
     operation.into(*inputs, out)
     assert near(out, operator, inputs)
 
@@ -166,14 +166,14 @@ def test_who_does_not_take_the_arguments_is_not_raced_and_it_is_said_why(only, s
         Implementation("gpu", REDUCE, quick, support=Support(device="cuda")),
     )
     total = dispatch("reduce", threads=1, session=session)
-    assert total.considered(normal(64, 8, dtype="float64")) == {
+    assert total.exclusion_reasons(normal(64, 8, dtype="float64")) == {
         "any": "",
         "singles": "it takes float32, not float64",
         "dense": "",
         "short": "it takes at most 8 rows",
-        "gpu": "it runs on cuda, and numpy's arrays lie on the cpu",
+        "gpu": "it runs on cuda, but numpy arrays are on the cpu",
     }
-    assert total.considered(normal(8, 64).T)["dense"] == "it takes arrays without gaps, in C's order"
+    assert total.exclusion_reasons(normal(8, 64).T)["dense"] == "it takes C-contiguous arrays"
     offered = total.problem([normal(64, 8, dtype="float64")]).space
     assert {variant.name for variant in offered.variants} == {"any", "dense"}
     with pytest.raises(SignatureError, match="no implementation of reduce takes"):
@@ -187,7 +187,7 @@ def test_a_template_that_fits_no_sizes_is_passed_over(only) -> None:
     only(Implementation("quick", REDUCE, quick), Implementation("template", REDUCE, template=template))
     total, x = dispatch("reduce", session=Session(mode="off")), normal(3, 3)
     assert near(total(x), REDUCE, [x])
-    assert total.considered(x) == {"quick": "", "template": "no sizes fit"}
+    assert total.exclusion_reasons(x) == {"quick": "", "template": "no sizes fit"}
 
 
 def test_knobs_of_implementations_are_searched_with_a_budget(only, tmp_path) -> None:
@@ -227,9 +227,9 @@ def test_arrays_that_do_not_lie_right_are_copied_for_who_needs_it(only) -> None:
 def test_all_are_timed_by_the_host_whatever_their_backend() -> None:
     x, out = normal(4, 4), np.zeros(4, np.float32)
     signature = Signature.of(REDUCE.parameters, [x, out])
-    ready, refused = entrants([Implementation("quick", REDUCE, quick)], signature, 1)
+    ready, refused = prepare_implementations([Implementation("quick", REDUCE, quick)], signature, 1)
     assert not refused
-    assert isinstance(Field(ready).timer(quick, [x, out], 1), HostTimer)
+    assert isinstance(ImplementationBackend(ready).timer(quick, [x, out], 1), HostTimer)
 
 
 def test_a_provider_that_lacks_a_package_is_passed_over(monkeypatch) -> None:
@@ -286,7 +286,7 @@ def test_operators_are_attributes_of_the_package_on_any_number_of_threads() -> N
 
     assert operators.gemm is operators.gemm
     assert operators.gemm.operator is GEMM
-    assert operators.gemm_on_3.terms.threads == 3
+    assert operators.gemm_on_3.options.threads == 3
     with pytest.raises(AttributeError, match="no attribute 'gem'"):
         _ = operators.gem
 
@@ -301,7 +301,7 @@ def test_knowing_what_is_installed_loads_neither_torch_nor_opencl() -> None:
 
 
 def test_empty_results_are_refused() -> None:
-    with pytest.raises(SignatureError, match="would be empty"):
+    with pytest.raises(SignatureError, match="is empty"):
         dispatch("conv2d", session=Session(mode="off"))(normal(1, 1, 5, 5), normal(1, 1, 7, 7))
 
 
@@ -368,7 +368,7 @@ def test_torch_gives_its_own_result_where_it_would_only_be_copied(name, session)
     torch = pytest.importorskip("torch")
     chosen = dispatch(name, only="torch", session=session)
     inputs = chosen.example(dict.fromkeys(chosen.dims, 8))[:-1]
-    out = np.empty_like(chosen.whole(inputs)[-1])
+    out = np.empty_like(chosen.with_output(inputs)[-1])
     with torch.no_grad():
         chosen.into(*inputs, out)
     fresh = chosen(*inputs)

@@ -10,7 +10,7 @@ import pytest
 import tunewright as tw
 from tunewright.errors import BackendError
 from tunewright.model.trial import Failure
-from tunewright.pools.loading import find
+from tunewright.pools.kernel_loader import load_target
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 LIMITS = {"run_seconds": 300, "build_seconds": 300, "memory_mb": 256, "strategy": "exhaustive"}
@@ -126,4 +126,4 @@ def test_a_script_that_tunes_at_top_level_works_as_pasted() -> None:
 
 def test_a_kernel_defined_after_the_first_call_is_said_plainly() -> None:
     with pytest.raises(BackendError, match="before its first call of a tuned kernel"):
-        find(f"{KERNELS / 'scripted.py'}:later")
+        load_target(f"{KERNELS / 'scripted.py'}:later")

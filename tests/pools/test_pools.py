@@ -7,12 +7,12 @@ import pytest
 
 from tunewright import Config, Knob, Session, Space, tune
 from tunewright.cases.inputs import Inputs
-from tunewright.errors import PluginError
-from tunewright.measure.attempt import Limits
-from tunewright.model.trial import Entry, Failure
-from tunewright.pools.isolate import Isolated, Worker
+from tunewright.errors import BackendError, PluginError
+from tunewright.measure.evaluator import Limits
+from tunewright.model.trial import Failure, Stage, TrialRequest
 from tunewright.pools.process import ProcessPool
 from tunewright.pools.serial import SerialPool
+from tunewright.pools.worker import IsolatedAttempt, Worker
 from tunewright.testing.pool_kit import CONFIGS, ENTRIES, PoolContract
 
 
@@ -30,9 +30,9 @@ TUNED = tune(Space(Knob("step", [1, 2, 4, 8, 99])), default={"step": 1})(stepped
 @pytest.fixture
 def attempt(request, tmp_path):
     if "Serial" in request.cls.__name__:
-        return TUNED.bench([Inputs()], tmp_path)
+        return TUNED.make_evaluator([Inputs()], tmp_path)
     limits = Limits(run=600.0)
-    return Isolated(lambda: TUNED.bench([Inputs()], tmp_path), (Inputs(),), tmp_path, limits=limits)
+    return IsolatedAttempt(lambda: TUNED.make_evaluator([Inputs()], tmp_path), (Inputs(),), tmp_path, limits=limits)
 
 
 class TestSerial(PoolContract):
@@ -49,13 +49,13 @@ class TestProcess(PoolContract):
     def test_a_killed_worker_costs_its_trial_and_nothing_else(self, pool, attempt) -> None:
         def kill() -> None:
             """Once it has begun, which may be after all others have ended; one killed before would be replaced."""
-            while not (found := [w for w in list(pool._busy) if w.entry.config == Config(step=99) and w._stage]):
+            while not (workers := [w for w in list(pool._busy) if w.request.config == Config(step=99) and w.stage]):
                 time.sleep(0.01)
-            os.kill(found[0]._pid, signal.SIGKILL)
+            os.kill(workers[0].pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        trials = list(pool.run(attempt, [Entry(Config(step=step)) for step in (1, 99, 2, 8)]))
+        trials = list(pool.run(attempt, [TrialRequest(Config(step=step)) for step in (1, 99, 2, 8)]))
         killer.join(120)
         outcomes = {trial.config["step"]: trial.outcome for trial in trials}
         assert set(outcomes) == {1, 2, 8, 99}
@@ -68,13 +68,13 @@ class TestProcess(PoolContract):
             list(pool.run(lambda config: None, CONFIGS))
 
     def test_an_attempt_may_be_called_without_a_pool(self, attempt) -> None:
-        assert attempt(Entry(Config(step=2))).works
-        assert isinstance(attempt(Entry(Config(step=4))).outcome, Failure)
+        assert attempt(TrialRequest(Config(step=2))).works
+        assert isinstance(attempt(TrialRequest(Config(step=4))).outcome, Failure)
 
     def test_no_worker_outlives_its_pool(self, pool, attempt) -> None:
         run = pool.run(attempt, ENTRIES)
         next(run)
-        pids = [worker._pid for worker in pool._busy + pool._idle]
+        pids = [worker.pid for worker in pool._busy + pool._idle]
         assert pids
         run.close()
         for pid in pids:
@@ -83,13 +83,13 @@ class TestProcess(PoolContract):
 
 
 def test_a_worker_that_saw_a_wrong_write_is_not_used_again(tmp_path) -> None:
-    worker = Worker(Isolated(lambda: TUNED.bench([Inputs()], tmp_path), (Inputs(),), tmp_path))
+    worker = Worker(IsolatedAttempt(lambda: TUNED.make_evaluator([Inputs()], tmp_path), (Inputs(),), tmp_path))
     try:
-        for step, spent in ((1, False), (4, True)):
-            worker.give(Entry(Config(step=step)))
-            while worker.collect(5) is None:
+        for step, retired in ((1, False), (4, True)):
+            worker.submit(TrialRequest(Config(step=step)))
+            while worker.poll(5) is None:
                 pass
-            assert worker.spent is spent
+            assert worker.retired is retired
     finally:
         worker.close()
 
@@ -110,3 +110,30 @@ def test_one_worker_times_at_a_time(tmp_path, monkeypatch) -> None:
     assert session.counts["measurements"] == 6
     lines = log.read_text().split()
     assert lines == ["in", "out"] * (len(lines) // 2)
+
+
+class Raising:
+    """An evaluator that is broken itself: it raises what is no failure of a config."""
+
+    nbytes = 0
+
+    def prepare(self) -> None: ...
+
+    def __call__(self, request, on_stage):
+        on_stage(Stage.TIME)
+        raise RuntimeError("the evaluator is broken")
+
+
+def test_a_forked_worker_that_raises_while_it_serves_is_a_failure_with_its_reason(tmp_path) -> None:
+    trial = IsolatedAttempt(Raising, (Inputs(),), tmp_path)(TrialRequest(Config(step=1)))
+    assert isinstance(trial.outcome, Failure)
+    assert "exited with status 1" in trial.outcome.reason
+    assert "RuntimeError: the evaluator is broken" in trial.outcome.reason
+
+
+def test_a_forked_worker_that_raises_before_it_is_ready_says_why(tmp_path) -> None:
+    def make():
+        raise LookupError("no such input")
+
+    with pytest.raises(BackendError, match=r"exited with status 1\).*LookupError: no such input"):
+        IsolatedAttempt(make, (Inputs(),), tmp_path)(TrialRequest(Config(step=1)))

@@ -7,7 +7,7 @@ from tunewright import Config, Knob, Space, Variant
 from tunewright.errors import PluginError
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.report import slices
-from tunewright.report.importance import FEWEST, Importances, encoded, percent
+from tunewright.report.importance import MIN_TRIALS, ImportanceReport, encode_configs, format_share
 from tunewright.testing.keys import KEY, other_decision
 
 pytest.importorskip("sklearn")
@@ -28,8 +28,8 @@ CHOSEN = other_decision(config=min(TRIALS, key=lambda trial: trial.seconds).conf
 
 
 @pytest.fixture(scope="module")
-def found() -> Importances:
-    importances = Importances.of(TRIALS)
+def found() -> ImportanceReport:
+    importances = ImportanceReport.of(TRIALS)
     assert importances is not None
     return importances
 
@@ -46,20 +46,20 @@ def test_the_knob_that_decides_comes_first_and_one_that_does_nothing_gets_nothin
 
 def test_noise_explains_nothing_and_its_shares_are_wide() -> None:
     rng = np.random.default_rng(0)
-    found = Importances.of([Trial(config, Timing((float(np.exp(rng.normal())),))) for config in SPACE])
+    found = ImportanceReport.of([Trial(config, Timing((float(np.exp(rng.normal())),))) for config in SPACE])
     assert found is not None
     assert found.explained < 0.3
     assert max(one.high - one.low for one in found.knobs) > 0.3
 
 
 def test_the_same_trials_give_the_same_shares(found) -> None:
-    assert Importances.of(TRIALS) == found
+    assert ImportanceReport.of(TRIALS) == found
 
 
 def test_too_few_trials_or_equal_ones_say_nothing() -> None:
-    assert Importances.of(TRIALS[: FEWEST - 1]) is None
-    assert Importances.of([Trial(config, Timing((1.0,))) for config in SPACE]) is None
-    assert Importances.of([]) is None
+    assert ImportanceReport.of(TRIALS[: MIN_TRIALS - 1]) is None
+    assert ImportanceReport.of([Trial(config, Timing((1.0,))) for config in SPACE]) is None
+    assert ImportanceReport.of([]) is None
 
 
 def test_a_knob_that_a_variant_lacks_does_not_stand_in_for_the_variant() -> None:
@@ -70,17 +70,17 @@ def test_a_knob_that_a_variant_lacks_does_not_stand_in_for_the_variant() -> None
     trials = [
         Trial(config, Timing((2.0 if config["variant"] == "plain" else 1.0,))) for config in space for _ in range(2)
     ]
-    found = Importances.of(trials)
+    found = ImportanceReport.of(trials)
     assert found is not None
     assert found.knobs[0].knob == "variant"
     assert found.knobs[0].share > 0.95
-    names, codes = encoded([trial.config for trial in trials])
+    names, codes = encode_configs([trial.config for trial in trials])
     assert names == ["tile", "unroll", "variant"]
     assert np.isfinite(codes).all()
 
 
 def test_shares_are_said_as_people_say_them(found) -> None:
-    assert percent(found.knobs[2]).startswith("0 % (0 to ")
+    assert format_share(found.knobs[2]).startswith("0 % (0 to ")
 
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch) -> None:
@@ -93,11 +93,11 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(PluginError, match=r"tunewright\[explain\]"):
-        Importances.of(TRIALS)
+        ImportanceReport.of(TRIALS)
 
 
 def test_a_slice_holds_every_trial_by_value() -> None:
-    found = slices.Slice.of(TRIALS, "tile", "", CHOSEN)
+    found = slices.KnobSlice.of(TRIALS, "tile", "", CHOSEN)
     assert found.values == [8, 16, 32, 64]
     assert [len(times) for times in found.times] == [6, 6, 6, 3]
     assert found.failures == [0, 0, 0, 3]
@@ -108,7 +108,7 @@ def test_a_slice_holds_every_trial_by_value() -> None:
 
 def test_a_slice_of_a_value_that_always_failed_has_a_gap() -> None:
     failed = [trial for trial in TRIALS if not trial.works]
-    found = slices.Slice.of([*failed, *(trial for trial in TRIALS if trial.config["tile"] < 64)], "tile", "", None)
+    found = slices.KnobSlice.of([*failed, *(trial for trial in TRIALS if trial.config["tile"] < 64)], "tile", "", None)
     assert found.best[3] is None
     assert found.chosen is None
 
@@ -120,7 +120,7 @@ def test_a_space_is_drawn_knob_by_knob(tmp_path, found, suffix, known) -> None:
     slices.draw(path, KEY, TRIALS, CHOSEN, found if known else None)
     assert path.stat().st_size > 5000
     if suffix == ".html":
-        assert ("share of what mattered" in path.read_text()) is known
+        assert ("and its importance" in path.read_text()) is known
 
 
 def test_a_search_of_one_knob_is_drawn_without_a_heat_map(tmp_path) -> None:

@@ -6,10 +6,10 @@ import pytest
 from tunewright import Config, Knob, Space
 from tunewright.errors import SettingsError
 from tunewright.model.decision import Problem
-from tunewright.model.event import Decided, Started, Tried
+from tunewright.model.event import DecisionMade, SearchStarted, TrialFinished
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
-from tunewright.report import figures, words
-from tunewright.report.progress import Progress, Standing, verdict
+from tunewright.report import formatting, plots
+from tunewright.report.progress import Progress, SearchStatus, verdict
 from tunewright.testing.keys import DECISION, KEY, other_decision
 
 SPACE = Space(Knob("tile", [8, 16, 32]), Knob("order", ["ij", "ji"]), Knob("fixed", [1]))
@@ -24,25 +24,25 @@ CHOSEN = other_decision(config=SPACE[5])
     ("value", "said"), [(1.5, "1.5 s"), (0.00191, "1.91 ms"), (2.5e-6, "2.5 us"), (3e-8, "30 ns"), (0.0, "0 ns")]
 )
 def test_times_are_said_as_people_say_them(value, said) -> None:
-    assert words.seconds(value) == said
+    assert formatting.seconds(value) == said
 
 
 def test_other_words() -> None:
-    assert (words.clock(41), words.clock(185), words.clock(7300)) == ("41 s", "3 m 05 s", "2 h 01 m")
-    assert (words.ratio(3.4), words.ratio(120)) == ("3.40x", "120x")
-    assert (words.counted(1, "trial"), words.counted(2000, "trial")) == ("1 trial", "2,000 trials")
+    assert (formatting.clock(41), formatting.clock(185), formatting.clock(7300)) == ("41 s", "3 m 05 s", "2 h 01 m")
+    assert (formatting.ratio(3.4), formatting.ratio(120)) == ("3.40x", "120x")
+    assert (formatting.counted(1, "trial"), formatting.counted(2000, "trial")) == ("1 trial", "2,000 trials")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".html"])
 def test_a_search_is_drawn(tmp_path, suffix) -> None:
     path = tmp_path / f"out{suffix}"
-    figures.draw(path, KEY, TRIALS, CHOSEN)
+    plots.draw(path, KEY, TRIALS, CHOSEN)
     assert path.stat().st_size > 5000
-    figures.draw(path, KEY, TRIALS[:1], None)
+    plots.draw(path, KEY, TRIALS[:1], None)
 
 
 def test_the_heat_map_holds_the_best_of_each_cell() -> None:
-    heat = figures.HeatMap.of(TRIALS, ("tile", "order"), CHOSEN, "milliseconds")
+    heat = plots.HeatMap.of(TRIALS, ("tile", "order"), CHOSEN, "milliseconds")
     assert heat is not None
     assert (heat.xs, heat.ys) == ([8, 16, 32], ["ij", "ji"])
     for trial in TRIALS:
@@ -50,24 +50,24 @@ def test_the_heat_map_holds_the_best_of_each_cell() -> None:
         assert heat.cells[y][x] == pytest.approx(trial.seconds * 1e3)
     assert heat.chosen == (heat.xs.index(CHOSEN.config["tile"]), heat.ys.index(CHOSEN.config["order"]))
     with pytest.raises(SettingsError, match="these were: order, tile"):
-        figures.HeatMap.of(TRIALS, ("fixed", None), None, "milliseconds")
+        plots.HeatMap.of(TRIALS, ("fixed", None), None, "milliseconds")
 
 
 def test_convergence_is_the_best_so_far() -> None:
-    found = figures.Convergence.of(TRIALS, 8e-3, "milliseconds")
+    found = plots.Convergence.of(TRIALS, 8e-3, "milliseconds")
     assert found.best == pytest.approx([7, 6, 6, 4, 3, 2])
     assert found.times[2] is None
     assert found.default == 8
 
 
 def started():
-    return Started(Problem(KEY, SPACE, SPACE[0]), "random", 6, None)
+    return SearchStarted(Problem(KEY, SPACE, SPACE[0]), "random", 6, None)
 
 
 def test_a_standing_says_best_default_failures_and_time_left() -> None:
-    standing = Standing(started())
+    standing = SearchStatus(started())
     for trial in TRIALS:
-        standing.note(Tried(trial))
+        standing.add(TrialFinished(trial))
     line = standing.line()
     for part in ("6 trials", "best 2 ms (3.50x the default)", "failed 1 (1 refused)", "0 s left"):
         assert part in line
@@ -76,14 +76,14 @@ def test_a_standing_says_best_default_failures_and_time_left() -> None:
 
 def test_progress_is_silent_where_nobody_looks(capsys) -> None:
     progress = Progress()
-    for event in (started(), Tried(TRIALS[0]), Decided(DECISION)):
+    for event in (started(), TrialFinished(TRIALS[0]), DecisionMade(DECISION)):
         progress(event)
     assert capsys.readouterr().err == ""
 
 
 def test_progress_speaks_plainly_when_piped(capsys) -> None:
     progress = Progress(speak=True)
-    for event in (started(), Tried(TRIALS[0]), Decided(DECISION)):
+    for event in (started(), TrialFinished(TRIALS[0]), DecisionMade(DECISION)):
         progress(event)
     said = capsys.readouterr().err
     assert "1 trial" in said
@@ -101,14 +101,14 @@ def test_progress_draws_on_a_terminal(monkeypatch) -> None:
     progress = Progress()
     progress(started())
     for trial in TRIALS:
-        progress(Tried(trial))
-    progress(Decided(CHOSEN))
+        progress(TrialFinished(trial))
+    progress(DecisionMade(CHOSEN))
     assert "best 2 ms" in screen.getvalue()
     assert "decided" in screen.getvalue()
 
 
 def test_a_verdict_without_evidence_is_the_default() -> None:
-    assert "nothing was decided" in verdict(other_decision(evidence=None))
+    assert "there is no decision" in verdict(other_decision(evidence=None))
     assert "4.00x the default" in verdict(DECISION)
     assert "1 other within noise" in verdict(DECISION)
     assert verdict(other_decision(config=Config(tile=1))).startswith("tile=1")

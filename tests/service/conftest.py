@@ -5,8 +5,8 @@ import os
 import httpx
 import pytest
 
-from tunewright.service.tokens import Scope, Tokens
-from tunewright.stores import places
+from tunewright.service.tokens import Scope, TokenStore
+from tunewright.stores import locations
 from tunewright.stores.http import HttpStore
 from tunewright.testing import servers
 
@@ -16,7 +16,7 @@ class Running:
 
     def __init__(self, server, store):
         self.server, self.place, self.location = server, store, server.location
-        self.tokens = Tokens(places.truth(store))
+        self.tokens = TokenStore(locations.open_authoritative(store))
 
     def token(self, *scopes, **limits):
         """The text of a new token."""

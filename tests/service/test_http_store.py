@@ -5,10 +5,17 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tunewright.sharing.offers import Cache, Generations, Leases, Shelves, Upkeep, Wants
-from tunewright.stores import places
+from tunewright.stores import locations
+from tunewright.stores.capabilities import (
+    KeepsNamespaces,
+    KeepsRevisions,
+    RecordsMisses,
+    SupportsFill,
+    SupportsLeases,
+    SupportsMaintenance,
+)
 from tunewright.testing import servers
-from tunewright.testing.offer_kit import GenerationContract, LeaseContract, ShelfContract, WantContract
+from tunewright.testing.capability_kit import LeaseContract, MissContract, NamespaceContract, RevisionContract
 from tunewright.testing.store_kit import StoreContract
 
 
@@ -29,7 +36,7 @@ def cold(serve):
     return serve("--fresh", "0")
 
 
-class TestHttp(StoreContract, LeaseContract, WantContract, GenerationContract, ShelfContract):
+class TestHttp(StoreContract, LeaseContract, MissContract, RevisionContract, NamespaceContract):
     @pytest.fixture
     def store(self, cold):
         emptied(cold)
@@ -54,7 +61,7 @@ def before_postgres(serve):
 
 
 @pytest.mark.slow
-class TestHttpBeforePostgres(StoreContract, LeaseContract, WantContract, GenerationContract, ShelfContract):
+class TestHttpBeforePostgres(StoreContract, LeaseContract, MissContract, RevisionContract, NamespaceContract):
     @pytest.fixture
     def store(self, before_postgres):
         service, empty = before_postgres
@@ -75,7 +82,7 @@ def before_redis(serve, tmp_path_factory):
 
 
 @pytest.mark.slow
-class TestHttpBeforeRedis(StoreContract, LeaseContract, WantContract, ShelfContract):
+class TestHttpBeforeRedis(StoreContract, LeaseContract, MissContract, NamespaceContract):
     @pytest.fixture
     def store(self, before_redis):
         service, empty = before_redis
@@ -85,11 +92,11 @@ class TestHttpBeforeRedis(StoreContract, LeaseContract, WantContract, ShelfContr
 
 def test_it_offers_what_it_says(cold) -> None:
     store = cold.store()
-    for offer in (Leases, Wants, Generations, Shelves):
+    for offer in (SupportsLeases, RecordsMisses, KeepsRevisions, KeepsNamespaces):
         assert isinstance(store, offer)
-    for offer in (Cache, Upkeep):
+    for offer in (SupportsFill, SupportsMaintenance):
         assert not isinstance(store, offer)
 
 
 def test_a_location_in_words_opens_it(cold) -> None:
-    assert list(places.at(cold.at()).decisions("no such kernel")) == []
+    assert list(locations.open_single(cold.at()).decisions("no such kernel")) == []

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from tunewright.cli.main import command
 from tunewright.errors import StoreError
-from tunewright.service.tokens import Scope, Tokens
-from tunewright.stores import places
+from tunewright.service.tokens import Scope, TokenStore
+from tunewright.stores import locations
 from tunewright.stores.http import HttpStore
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing import servers
@@ -132,7 +132,7 @@ def test_a_dump_of_a_running_postgresql_restores_the_same(serve) -> None:
 
 
 def test_a_file_of_the_schema_before_is_upgraded_with_its_data(serve, tmp_path) -> None:
-    from tunewright.sharing import wire
+    from tunewright.stores import serialization as wire
 
     path = tmp_path / "old.sqlite"
     with sqlite3.connect(path) as file:
@@ -162,17 +162,17 @@ def run(*words, code=0):
 def test_tokens_are_made_listed_rotated_and_revoked(tmp_path) -> None:
     place = ("--store", str(tmp_path / "a.sqlite"))
     made = json.loads(run("service", "token", "add", "fleet", "--scope", "read", "--lasts", "90d", *place, "--json"))
-    tokens = Tokens(SqliteStore(tmp_path / "a.sqlite"))
+    tokens = TokenStore(SqliteStore(tmp_path / "a.sqlite"))
     secret = made["token"].split("_", 2)[2]
-    assert tokens.find("fleet").fits(secret, made["made"])
+    assert tokens.find("fleet").matches(secret, made["made"])
     assert tokens.find("fleet").scopes == (Scope.READ,)
     listed = run("service", "token", "list", *place)
     assert "fleet" in listed
     assert secret not in listed + run("service", "token", "list", *place, "--json")
     rotated = run("service", "token", "rotate", "fleet", "--grace", "1h", *place).split()[0]
     assert rotated != made["token"]
-    assert tokens.find("fleet").fits(rotated.split("_", 2)[2], made["made"])
-    assert "opens nothing" in run("service", "token", "revoke", "fleet", *place)
+    assert tokens.find("fleet").matches(rotated.split("_", 2)[2], made["made"])
+    assert "is revoked" in run("service", "token", "revoke", "fleet", *place)
     assert tokens.all() == []
 
 
@@ -186,7 +186,7 @@ def test_the_audit_log_is_shown(shared) -> None:
 def test_a_store_that_cannot_be_opened_is_one_line_not_a_loop(tmp_path) -> None:
     broken = tmp_path / "broken.sqlite"
     broken.write_bytes(b"not a database" * 100)
-    command = [sys.executable, "-m", "tunewright", "serve", "--open", "--store", str(broken), "--port", "0"]
+    command = [sys.executable, "-m", "tunewright", "service", "run", "--open", "--store", str(broken), "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert "tunewright:" in done.stderr
@@ -195,7 +195,7 @@ def test_a_store_that_cannot_be_opened_is_one_line_not_a_loop(tmp_path) -> None:
 
 def test_deployment_files_say_what_the_command_takes() -> None:
     folder = Path(__file__).parents[2] / "docs" / "service"
-    known = run("serve", "--help")
+    known = run("service", "run", "--help")
     for name in ("Dockerfile", "kubernetes.yaml"):
         text = (folder / name).read_text()
         text = "\n".join(line for line in text.splitlines() if not line.startswith(("RUN", "#", "COPY")))
@@ -244,4 +244,4 @@ def test_the_dockerfile_passes_its_linter() -> None:
 
 def test_places_knows_it_by_both_schemes() -> None:
     for location in ("http://127.0.0.1:9", "https://tuning.example"):
-        assert isinstance(places.at(location), HttpStore)
+        assert isinstance(locations.open_single(location), HttpStore)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunewright.errors import StoreError, WireError
-from tunewright.service.asking import is_digest, is_name
 from tunewright.service.bundles import _range
-from tunewright.service.tokens import Bucket, parted
-from tunewright.sharing import wire
-from tunewright.stores.http.target import Target, shown
+from tunewright.service.schemas import is_digest, is_name
+from tunewright.service.tokens import RateBucket, split_token
+from tunewright.stores import serialization
+from tunewright.stores.http.location import ServiceLocation, redact_location
 from tunewright.testing.keys import DECISION, KEY, other_key
 
 SETTINGS = """
@@ -80,14 +80,14 @@ def test_every_route_keeps_to_its_description_whatever_is_sent(serve, tmp_path) 
 def test_any_text_is_a_location_or_an_error(text) -> None:
     for location in (f"https://{text}", f"https://secret-token@host/{text}", f"http://secret-token@127.0.0.1?{text}"):
         with suppress(StoreError):
-            Target.of(location)
-    assert "secret-token" not in shown("https://secret-token@host/" + text.replace("@", ""))
+            ServiceLocation.parse(location)
+    assert "secret-token" not in redact_location("https://secret-token@host/" + text.replace("@", ""))
 
 
 @settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_token_in_two_parts_or_none(text) -> None:
-    number, secret = parted(text)
+    number, secret = split_token(text)
     assert bool(number) == bool(secret)
     assert not number or text == f"tw_{number}_{secret}"
 
@@ -110,7 +110,7 @@ def test_a_digest_is_no_path_and_a_name_is_none_of_ours(text) -> None:
 @settings(deadline=None)
 @given(st.floats(0.1, 1e6), st.lists(st.floats(0.0, 10.0), max_size=50))
 def test_a_bucket_never_lets_through_more_than_its_rate_and_a_second_saved_up(rate, pauses) -> None:
-    bucket, now, taken = Bucket(rate, 0.0), 0.0, 0
+    bucket, now, taken = RateBucket(rate, 0.0), 0.0, 0
     for pause in pauses:
         now += pause
         taken += bucket.take(now) == 0.0
@@ -118,7 +118,7 @@ def test_a_bucket_never_lets_through_more_than_its_rate_and_a_second_saved_up(ra
 
 
 def test_a_bucket_fills_again_as_time_passes() -> None:
-    bucket = Bucket(5.0, 100.0)
+    bucket = RateBucket(5.0, 100.0)
     assert [bucket.take(100.0) for _ in range(5)] == [0.0] * 5
     assert bucket.take(100.0) == pytest.approx(0.2)
     assert bucket.take(100.1) == pytest.approx(0.1)
@@ -137,7 +137,7 @@ def test_noise_is_refused_and_breaks_nothing(shared, noise, path) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_damaged_record_is_refused_or_still_one(shared, data) -> None:
-    body = bytearray(wire.dump_key(other_key(kernel="damaged")) + b"\n")
+    body = bytearray(serialization.dump_key(other_key(kernel="damaged")) + b"\n")
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     with shared.client() as client:
@@ -146,7 +146,7 @@ def test_a_damaged_record_is_refused_or_still_one(shared, data) -> None:
         assert answer.status_code in (400, 413)
         return
     try:
-        wire.load_key(bytes(body).splitlines()[0])
+        serialization.load_key(bytes(body).splitlines()[0])
     except WireError as error:
         raise AssertionError("it took what cannot be read") from error
 
@@ -162,12 +162,12 @@ def test_what_no_store_could_keep_is_refused(shared) -> None:
     long = msgspec.structs.replace(KEY, kernel="k" * 2000)
     with shared.client() as client:
         for key in (nul, deep, huge, long):
-            record = {"decision": json.loads(wire.dump_decision(DECISION.having(key=key)))}
+            record = {"decision": json.loads(serialization.dump_decision(DECISION.replace(key=key)))}
             assert client.post("/v1/decisions", json=record).status_code == 400
-            assert client.post("/v1/trials", content=wire.dump_key(key)).status_code == 400
-            want = {"wants": [{"key": json.loads(wire.encode(key))}]}
+            assert client.post("/v1/trials", content=serialization.dump_key(key)).status_code == 400
+            want = {"wants": [{"key": json.loads(serialization.encode(key))}]}
             assert client.post("/v1/untuned", json=want).status_code == 400
-        key = json.loads(wire.encode(KEY))
+        key = json.loads(serialization.encode(KEY))
         for calls, seconds in ((1 << 70, 1.0), (-1, 1.0), (1, -1.0), (1, 1e300)):
             want = {"wants": [{"key": key, "calls": calls, "seconds": seconds}]}
             assert client.post("/v1/untuned", json=want).status_code == 400

@@ -11,11 +11,10 @@ import pytest
 from tunewright.errors import SettingsError
 from tunewright.model.decision import Tier
 from tunewright.service.app import ROUTES
-from tunewright.service.serving import Serving
+from tunewright.service.config import ServiceConfig
 from tunewright.session import Session
-from tunewright.sharing import wire
 from tunewright.spaces.config import Config
-from tunewright.stores import places
+from tunewright.stores import locations, serialization
 from tunewright.stores.bundle import build, signing
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 
@@ -40,7 +39,9 @@ def test_a_key_is_answered_by_tiers(shared) -> None:
     )
     unknown = other_key(kernel="tiers", source="other")
     with shared.client("read") as client:
-        asked = {"questions": [{"key": json.loads(wire.encode(key))} for key in (near, larger, elsewhere, unknown)]}
+        asked = {
+            "questions": [{"key": json.loads(serialization.encode(key))} for key in (near, larger, elsewhere, unknown)]
+        }
         answers = client.post("/v1/decisions/nearest", json=asked).json()["answers"]
         assert [one and one["tier"] for one in answers] == [Tier.EXACT, Tier.NEAREST, Tier.ARCHITECTURE, None]
         assert answers[1]["decision"]["decision"]["config"] == DECISION.config.plain()
@@ -76,12 +77,12 @@ def test_many_who_replace_at_once_leave_one_and_all_generations(fresh) -> None:
 
 def test_trials_of_a_batch_are_kept_whole_or_not_at_all(fresh) -> None:
     store = fresh.store()
-    lines = [wire.dump_key(KEY), wire.dump_trial(TIMED), b'{"schema":1,"trial":{}}']
+    lines = [serialization.dump_key(KEY), serialization.dump_trial(TIMED), b'{"schema":1,"trial":{}}']
     with fresh.client("record") as client:
         assert client.post("/v1/trials", content=b"\n".join(lines)).status_code == 400
         assert client.post("/v1/trials", content=b"").status_code == 400
         assert list(store.trials(KEY)) == []
-        good = b"\n".join([*lines[:2], wire.dump_trial(FAILED)])
+        good = b"\n".join([*lines[:2], serialization.dump_trial(FAILED)])
         assert client.post("/v1/trials", content=good).json() == {"recorded": 2}
     assert list(store.trials(KEY)) == [TIMED, FAILED]
 
@@ -89,8 +90,8 @@ def test_trials_of_a_batch_are_kept_whole_or_not_at_all(fresh) -> None:
 def signed_bundle(tmp_path, *decisions):
     path, key = tmp_path / "a.bundle", tmp_path / "key.pem"
     if not key.exists():
-        signing.new_key(key)
-    build.write(path, build.build(decisions), signing.private_key(key))
+        signing.generate_key(key)
+    build.write(path, build.build(decisions), signing.load_private_key(key))
     body = path.read_bytes()
     return body, sha256(body).hexdigest()
 
@@ -158,7 +159,7 @@ def test_sigterm_lets_what_was_begun_end(serve, wait_until) -> None:
     service = serve("--drain", "300")
     store = service.store()
     keys = [other_key(mode={"n": str(i)}) for i in range(5000)]
-    places.at(service.place).fill([other_decision(key=key) for key in keys])
+    locations.open_single(service.place).fill([other_decision(key=key) for key in keys])
     answer = iter(store.decisions())
     assert next(answer).key in keys, "the answer has begun"
     os.kill(service.server.pids[0], signal.SIGTERM)
@@ -175,7 +176,7 @@ def test_a_program_uses_it_by_its_location_and_the_token_in_the_environment(shar
     session.store.put(decision)
     assert session.store.get(decision.key) == decision
     assert "tw_" not in session.settings.store_name
-    assert places.at(shared.place).get(decision.key) == decision
+    assert locations.open_single(shared.place).get(decision.key) == decision
 
 
 def test_a_service_that_is_away_is_a_miss_not_a_crash(monkeypatch) -> None:
@@ -187,10 +188,10 @@ def test_a_service_that_is_away_is_a_miss_not_a_crash(monkeypatch) -> None:
 
 def test_what_would_be_unsafe_is_not_served() -> None:
     for wrong, said in (
-        ({"address": "0.0.0.0"}, "in the clear"),
+        ({"address": "0.0.0.0"}, "unencrypted"),
         ({"address": "0.0.0.0", "open": True, "proxied": True}, "everybody"),
-        ({"certificate": "a.pem"}, "both halves"),
+        ({"certificate": "a.pem"}, "TLS needs a certificate"),
     ):
         with pytest.raises(SettingsError, match=said):
-            Serving(store="x", **wrong)
-    assert Serving(store="x", address="0.0.0.0", proxied=True).port
+            ServiceConfig(store="x", **wrong)
+    assert ServiceConfig(store="x", address="0.0.0.0", proxied=True).port

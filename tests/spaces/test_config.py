@@ -7,7 +7,7 @@ from tunewright import Config
 def test_a_config_is_a_value() -> None:
     assert Config(a=1, b=2) == Config({"b": 2, "a": 1})
     assert hash(Config(a=1, b=2)) == hash(Config(b=2, a=1))
-    assert Config(a=1).turned("a", 2) == Config(a=2)
+    assert Config(a=1).with_value("a", 2) == Config(a=2)
     assert str(Config(b=2, a=1)) == "a=1 b=2"
 
 

@@ -61,8 +61,8 @@ def postgres_location(postgres_server):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Among tests that share few cores a slow server is not a dead one; who tests time-outs sets one."""
-    monkeypatch.setattr("tunewright.stores.postgres.target.SECONDS", 120.0)
-    monkeypatch.setattr("tunewright.stores.redis.PATIENCE", 120.0)
+    monkeypatch.setattr("tunewright.stores.postgres.location.SECONDS", 120.0)
+    monkeypatch.setattr("tunewright.stores.redis.TIMEOUT_SECONDS", 120.0)
 
 
 TOGETHER = """

@@ -19,23 +19,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tunewright import Config
 from tunewright.cli.bundle import bundle as command
 from tunewright.errors import BundleError, TunewrightError
-from tunewright.sharing import wire
-from tunewright.stores.bodies import kin_of, seal
-from tunewright.stores.bundle import BundleStore, signing, verified
+from tunewright.stores import serialization
+from tunewright.stores.bundle import BundleStore, signing, verify_bundle
 from tunewright.stores.bundle import store as opening
 from tunewright.stores.bundle.build import build, write
-from tunewright.stores.bundle.layout import HEADER, MOST_MANIFEST, SECTIONS, TRAILER, Body, packed
+from tunewright.stores.bundle.layout import HEADER, MAX_MANIFEST_BYTES, SECTIONS, TRAILER, BundleRecord, pack
 from tunewright.stores.bundle.store import Manifest
+from tunewright.stores.records import checksum, related_prefix
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing.keys import DECISION, KEY, other_decision, other_key
 
 MANY = [other_decision(key=other_key(mode={"number": str(i)}), config=Config(tile=i)) for i in range(40)]
 SECRET = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
-SIGNER = signing.text_of(signing.public_half(SECRET))
-STRANGER = signing.text_of(signing.public_half(OTHER))
+SIGNER = signing.encode_public_key(signing.public_bytes(SECRET))
+STRANGER = signing.encode_public_key(signing.public_bytes(OTHER))
 SOUND = build([DECISION, *MANY])
-WHOLE = SOUND + signing.trailer(sha256(SOUND).digest(), SECRET)
+WHOLE = SOUND + signing.make_trailer(sha256(SOUND).digest(), SECRET)
 SIGNED_PART = 32, 96
 
 
@@ -50,8 +50,8 @@ def sealed(monkeypatch):
     def parsed(*given):
         raise LookedAtTooSoon
 
-    monkeypatch.setattr(opening, "Parcel", parsed)
-    monkeypatch.setattr(opening, "_manifest", parsed)
+    monkeypatch.setattr(opening, "BundleReader", parsed)
+    monkeypatch.setattr(opening, "_read_manifest", parsed)
 
 
 @pytest.fixture
@@ -62,30 +62,30 @@ def place(tmp_path):
 def refused(place, content, match=None, **trust):
     place.write_bytes(content)
     with pytest.raises(BundleError, match=match):
-        BundleStore(verified(place, **(trust or {"signers": [SIGNER]})))
+        BundleStore(verify_bundle(place, **(trust or {"signers": [SIGNER]})))
 
 
 def test_the_seal_of_these_tests_is_one(place, sealed) -> None:
     place.write_bytes(WHOLE)
     with pytest.raises(LookedAtTooSoon):
-        BundleStore(verified(place, signers=[SIGNER]))
+        BundleStore(verify_bundle(place, signers=[SIGNER]))
 
 
 def test_what_is_unsigned_or_wrongly_signed_is_refused_unread(place, sealed) -> None:
     digest, others = sha256(SOUND).digest(), sha256(build(MANY)).digest()
-    public = signing.public_half(SECRET)
+    public = signing.public_bytes(SECRET)
     refused(place, SOUND + bytes(TRAILER), "is not signed")
-    refused(place, SOUND + signing.trailer(others, SECRET), "does not fit")
-    refused(place, SOUND + public + OTHER.sign(b"tunewright bundle\n" + digest), "does not fit")
+    refused(place, SOUND + signing.make_trailer(others, SECRET), "signature is wrong")
+    refused(place, SOUND + public + OTHER.sign(b"tunewright bundle\n" + digest), "signature is wrong")
     for purpose in (b"", b"tunewright\n", b"tunewright bundle", b"tunewright journal\n", b"tunewright bundle\n\n"):
-        refused(place, SOUND + public + SECRET.sign(purpose + digest), "does not fit")
-    refused(place, SOUND + public + SECRET.sign(SOUND), "does not fit")
-    refused(place, SOUND + public + bytes(64), "does not fit")
-    refused(place, SOUND + signing.trailer(digest, OTHER), "not on your list")
+        refused(place, SOUND + public + SECRET.sign(purpose + digest), "signature is wrong")
+    refused(place, SOUND + public + SECRET.sign(SOUND), "signature is wrong")
+    refused(place, SOUND + public + bytes(64), "signature is wrong")
+    refused(place, SOUND + signing.make_trailer(digest, OTHER), "not on your list")
     refused(place, WHOLE, "not on your list", signers=[STRANGER])
-    refused(place, WHOLE, "nobody is allowed", signers=[])
-    refused(place, WHOLE, "pinned is", pin=others.hex())
-    refused(place, WHOLE, "pinned is", signers=[SIGNER], pin=others.hex())
+    refused(place, WHOLE, "no signer is allowed", signers=[])
+    refused(place, WHOLE, "not the pinned", pin=others.hex())
+    refused(place, WHOLE, "not the pinned", signers=[SIGNER], pin=others.hex())
     refused(place, WHOLE, "not on your list", signers=[STRANGER], pin=digest.hex())
 
 
@@ -125,12 +125,12 @@ WEAK = [
 @pytest.mark.parametrize("public", WEAK, ids=lambda public: public.hex()[:6])
 def test_a_key_that_anyone_can_sign_with_is_no_signer(public, tmp_path, place) -> None:
     """Zeros that keep a line's place in a list are such a key: signatures that fit are found by trying a few."""
-    text = signing.text_of(public)
+    text = signing.encode_public_key(public)
     refused(place, WHOLE, "anyone can sign with", signers=[text])
     refused(place, WHOLE, "anyone can sign with", signers={public: "us"})
     (tmp_path / "signers").write_text(f"{SIGNER} us\n{text} to be filled in\n")
     with pytest.raises(BundleError, match=r"line 2.*anyone can sign with"):
-        BundleStore.trusted(place, tmp_path / "signers")
+        BundleStore.open_trusted(place, tmp_path / "signers")
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"", b"# none yet\n", b"x" * (2 << 20), b"A" * 43, b"\0" * 44])
@@ -139,7 +139,7 @@ def test_a_list_of_signers_that_lists_nobody_is_refused(content, tmp_path, place
     (tmp_path / "signers").write_bytes(content)
     for pin in (None, sha256(SOUND).hexdigest()):
         with pytest.raises(BundleError):
-            BundleStore.trusted(place, tmp_path / "signers", pin)
+            BundleStore.open_trusted(place, tmp_path / "signers", pin)
 
 
 def used(store) -> list:
@@ -147,9 +147,9 @@ def used(store) -> list:
     found = [store.get(decision.key) for decision in (DECISION, *MANY)]
     found += [*store.relatives(KEY), *store.decisions(), *store.keys("gemm")]
     for decision in found:
-        wire.encode(decision)
-    for name in store._parcel.artefact_names():
-        store._parcel.artefact(name)
+        serialization.encode(decision)
+    for name in store._bundle.blob_digests():
+        store._bundle.blob(name)
     return found
 
 
@@ -161,27 +161,31 @@ def resized(section, length):
 
 
 def saying(manifest: bytes):
-    return packed(manifest, [], {})
+    return pack(manifest, [], {})
 
 
 def said(**more):
-    return wire.encode(Manifest("us", 0, 0, "")).replace(b"{", b"{" + json.dumps(more).encode()[1:-1] + b",", 1)
+    return serialization.encode(Manifest("us", 0, 0, "")).replace(
+        b"{", b"{" + json.dumps(more).encode()[1:-1] + b",", 1
+    )
 
 
 def holding(*bodies, key=KEY):
     """A bundle of records as they are, sealed and counted as they must be."""
     digest = bytes.fromhex(key.digest)
-    records = [Body(digest, kin_of(key), body, seal(body, digest)) for body in bodies]
-    return packed(wire.encode(Manifest("us", len(records), 0, "")), records, {})
+    records = [BundleRecord(digest, related_prefix(key), body, checksum(body, digest)) for body in bodies]
+    return pack(serialization.encode(Manifest("us", len(records), 0, "")), records, {})
 
 
 def overlapping():
     """Ten thousand records that are all the same million bytes."""
     count, body = 10_000, b" " * 1_000_000
-    record = Body(bytes.fromhex(KEY.digest), kin_of(KEY), body, seal(body, bytes.fromhex(KEY.digest)))
-    parts = [wire.encode(Manifest("us", count, 0, "")), record.digest * count]
-    parts += [struct.pack("<QLL", 0, len(body), record.sealed) * count]
-    parts += [b"".join(record.kin + struct.pack("<L", number) for number in range(count)), body, b"", b"", b""]
+    record = BundleRecord(
+        bytes.fromhex(KEY.digest), related_prefix(KEY), body, checksum(body, bytes.fromhex(KEY.digest))
+    )
+    parts = [serialization.encode(Manifest("us", count, 0, "")), record.digest * count]
+    parts += [struct.pack("<QLL", 0, len(body), record.crc) * count]
+    parts += [b"".join(record.related + struct.pack("<L", number) for number in range(count)), body, b"", b"", b""]
     at, table = HEADER, b""
     for part in parts:
         table += struct.pack("<QQ", at, len(part))
@@ -190,7 +194,7 @@ def overlapping():
 
 
 DEEP, DIGITS = b"[" * 200_000, b"9" * 100_000
-RECORD = wire.dump_decision(DECISION)
+RECORD = serialization.dump_decision(DECISION)
 NONSENSE = {
     "nothing": b"\0",
     "zeros": bytes(100_000),
@@ -212,7 +216,7 @@ NONSENSE = {
     "a manifest, too many": saying(said().replace(b'"decisions":0', b'"decisions":1000000000')),
     "a manifest, less than none": saying(said().replace(b'"decisions":0', b'"decisions":-1')),
     "records upon each other": overlapping(),
-    "an artefact by another's name": packed(wire.encode(Manifest("us", 0, 0, "")), [], {bytes(32): b"code"}),
+    "an artifact by another's name": pack(serialization.encode(Manifest("us", 0, 0, "")), [], {bytes(32): b"code"}),
 }
 HARMLESS = {
     "a record, deep": holding(DEEP),
@@ -233,7 +237,7 @@ def test_nonsense_that_an_allowed_signer_signed_is_refused_soon_and_in_little_me
     began = process_time()  # our own work alone, however busy the machine is
     try:
         with pytest.raises(BundleError):
-            used(BundleStore(verified(place, signers=[SIGNER])))
+            used(BundleStore(verify_bundle(place, signers=[SIGNER])))
         assert process_time() - began < 10
         assert tracemalloc.get_traced_memory()[1] < 4 * size + (8 << 20)
     finally:
@@ -243,7 +247,7 @@ def test_nonsense_that_an_allowed_signer_signed_is_refused_soon_and_in_little_me
 @pytest.mark.parametrize("name", HARMLESS)
 def test_a_record_that_cannot_be_believed_is_never_a_decision(name, place) -> None:
     write(place, HARMLESS[name], SECRET)
-    store = BundleStore(verified(place, signers=[SIGNER]))
+    store = BundleStore(verify_bundle(place, signers=[SIGNER]))
     assert [*store.decisions(), *store.relatives(KEY)] == []
     with suppress(TunewrightError):  # what is kept unread is refused when it is looked at
         assert store.get(KEY) is None or store.get(KEY).config is None
@@ -251,7 +255,7 @@ def test_a_record_that_cannot_be_believed_is_never_a_decision(name, place) -> No
 
 def test_what_nobody_could_open_is_not_built() -> None:
     with pytest.raises(BundleError, match="build several"):
-        packed(b" " * (MOST_MANIFEST + 1), [], {})
+        pack(b" " * (MAX_MANIFEST_BYTES + 1), [], {})
 
 
 NAMES = [
@@ -315,7 +319,7 @@ def test_only_a_file_is_a_bundle_and_nobody_waits_for_anything_else(tmp_path, mo
     place = tmp_path / "some.bundle"
     place.write_bytes(WHOLE)
     (tmp_path / "link").symlink_to(place)
-    assert BundleStore(verified(tmp_path / "link", signers=[SIGNER])).get(KEY) == DECISION
+    assert BundleStore(verify_bundle(tmp_path / "link", signers=[SIGNER])).get(KEY) == DECISION
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "to a pipe").symlink_to(tmp_path / "pipe")
@@ -329,12 +333,12 @@ def test_only_a_file_is_a_bundle_and_nobody_waits_for_anything_else(tmp_path, mo
     names = ("pipe", "loop", "to a pipe", "empty", "huge", "socket", "nowhere", "", "a\0b", "x" * 5000)
     for wrong in (*(tmp_path / name for name in names), "/dev/zero", "/dev/null", "/dev/stdin"):
         with pytest.raises(BundleError):
-            BundleStore(verified(wrong, signers=[SIGNER]))
+            BundleStore(verify_bundle(wrong, signers=[SIGNER]))
     for wrong in ("pipe", "huge", "nowhere", ""):
         with pytest.raises(BundleError):
-            BundleStore.trusted(place, tmp_path / wrong)
+            BundleStore.open_trusted(place, tmp_path / wrong)
         with pytest.raises(BundleError):
-            signing.private_key(tmp_path / wrong)
+            signing.load_private_key(tmp_path / wrong)
     listening.close()
     assert process_time() - began < 10
 
@@ -342,7 +346,7 @@ def test_only_a_file_is_a_bundle_and_nobody_waits_for_anything_else(tmp_path, mo
 @pytest.mark.parametrize("how", ["overwritten", "cut to nothing", "replaced", "removed"])
 def test_what_was_verified_is_what_is_read_whatever_becomes_of_the_file(how, place) -> None:
     place.write_bytes(WHOLE)
-    whole = verified(place, signers=[SIGNER])
+    whole = verify_bundle(place, signers=[SIGNER])
     changed = build([other_decision(config=Config(tile=666))])
     if how == "overwritten":
         with place.open("r+b") as file:
@@ -373,13 +377,13 @@ tools, config = dict.fromkeys(names, "1"), Config(dict.fromkeys(names, 8))
 keys = [other_key(kernel=name, mode=dict.fromkeys(names, "x"), toolchain=tools) for name in map(str, range(9))]
 many = [other_decision(key=key, config=config) for key in keys]
 random.Random(seed).shuffle(many)
-write(Path(sys.argv[2]), build(set([DECISION, *many]), note="same"), signing.private_key(Path(sys.argv[3])))
+write(Path(sys.argv[2]), build(set([DECISION, *many]), note="same"), signing.load_private_key(Path(sys.argv[3])))
 print(sha256(Path(sys.argv[2]).read_bytes()).hexdigest())
 """
 
 
 def test_two_processes_build_the_same_bytes_whatever_their_order_and_hashing(tmp_path) -> None:
-    signing.new_key(tmp_path / "key.pem")
+    signing.generate_key(tmp_path / "key.pem")
     said = set()
     for seed in ("0", "1", "4242"):
         command = [sys.executable, "-c", BUILDING, seed, tmp_path / f"{seed}.bundle", tmp_path / "key.pem"]

@@ -11,28 +11,34 @@ import pytest
 
 from tunewright import Config
 from tunewright.errors import StoreError
-from tunewright.sharing.records import Bounds, Want
 from tunewright.stores.postgres import PostgresStore
-from tunewright.stores.postgres.link import Late, Link
+from tunewright.stores.postgres.connection import AnswerTimeout, DeadlineConnection
+from tunewright.stores.postgres.location import SECONDS
 from tunewright.stores.postgres.pool import IDLE_SECONDS
 from tunewright.stores.postgres.schema import PARTS
-from tunewright.stores.postgres.server import Server
-from tunewright.stores.postgres.target import SECONDS
+from tunewright.stores.postgres.server import PostgresServer
+from tunewright.stores.statistics import MissRecord, RetentionLimits
 from tunewright.testing import servers
-from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
-from tunewright.testing.offer_kit import (
-    GenerationContract,
+from tunewright.testing.capability_kit import (
     LeaseContract,
-    ShelfContract,
-    TallyContract,
-    UpkeepContract,
-    WantContract,
+    MaintenanceContract,
+    MissContract,
+    NamespaceContract,
+    RevisionContract,
+    TrialCountContract,
 )
+from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 from tunewright.testing.store_kit import StoreContract
 
 
 class TestPostgres(
-    StoreContract, LeaseContract, WantContract, TallyContract, GenerationContract, ShelfContract, UpkeepContract
+    StoreContract,
+    LeaseContract,
+    MissContract,
+    TrialCountContract,
+    RevisionContract,
+    NamespaceContract,
+    MaintenanceContract,
 ):
     @pytest.fixture
     def store(self, location):
@@ -73,7 +79,7 @@ class Clock:
 def clock(monkeypatch):
     """The clock that connections are waited for and kept by."""
     clock = Clock()
-    for module in ("link", "pool", "server"):
+    for module in ("connection", "pool", "server"):
         monkeypatch.setattr(f"tunewright.stores.postgres.{module}.monotonic", clock)
     monkeypatch.setattr("tunewright.stores.postgres.server.sleep", clock.sleep)
     return clock
@@ -105,8 +111,8 @@ def test_a_call_is_one_exchange_with_the_server_for_any_number_of_keys(location,
     for key in keys[::10]:
         store.put(other_decision(key=key))
     exchanges = []
-    wait = Link.wait
-    monkeypatch.setattr(Link, "wait", lambda *given: exchanges.append(given) or wait(*given))
+    wait = DeadlineConnection.wait
+    monkeypatch.setattr(DeadlineConnection, "wait", lambda *given: exchanges.append(given) or wait(*given))
     calls = [
         lambda: store.get(KEY),
         lambda: store.get_many(keys),
@@ -147,7 +153,7 @@ def test_a_restart_between_two_calls_is_not_noticed_and_nothing_is_done_twice(se
         if turn == 0:
             store.record(KEY, [TIMED])
         elif turn == 1:
-            store.want([Want(KEY, 1, 1.0)])
+            store.record_misses([MissRecord(KEY, 1, 1.0)])
         assert store.get(KEY) == DECISION
     assert list(store.trials(KEY)) == [TIMED]
 
@@ -167,9 +173,9 @@ def test_a_server_that_is_stopped_is_an_error_and_works_again_when_it_goes_on(se
     with frozen(server), monkeypatch.context() as hasty:
         for asked in (store, fresh):
             hasty.setattr(asked._server, "_seconds", 0.5)
-        assert "nothing came within 0.5 s" in refused(lambda: store.get(KEY))
-        assert "nothing came within 0.5 s" in refused(lambda: store.record(KEY, [TIMED] * 3000))
-        assert "nothing came within 0.5 s" in refused(lambda: fresh.get(KEY))
+        assert "no answer within 0.5 s" in refused(lambda: store.get(KEY))
+        assert "no answer within 0.5 s" in refused(lambda: store.record(KEY, [TIMED] * 3000))
+        assert "no answer within 0.5 s" in refused(lambda: fresh.get(KEY))
     assert store.get(KEY) == DECISION
     assert fresh.get(KEY) == DECISION
     assert len(list(store.trials(KEY))) in (0, 3000), "all of them, or none"
@@ -261,7 +267,7 @@ def test_a_store_whose_tables_were_dropped_is_made_anew(location) -> None:
     store = PostgresStore(location)
     store.put(DECISION)
     run(location, "DROP SCHEMA tunewright CASCADE")
-    assert "the next call makes it anew" in refused(lambda: store.get(KEY))
+    assert "the next call creates a new, empty one" in refused(lambda: store.get(KEY))
     assert store.get(KEY) is None
     assert store.put(DECISION) == DECISION
 
@@ -280,15 +286,15 @@ def test_who_finds_no_room_on_the_server_waits_for_it(location, clock) -> None:
 
 def test_who_gets_no_answer_to_its_last_knock_says_that_there_was_no_room(location, monkeypatch) -> None:
     disconnected(location)
-    store, connected_at_once = PostgresStore(location), Server._connected_at_once
+    store, connect_once = PostgresStore(location), PostgresServer._connect_once
 
     def late(self, until):
         if knocks.pop():
-            raise Late("no connection in time")
-        return connected_at_once(self, until)
+            raise AnswerTimeout("no connection in time")
+        return connect_once(self, until)
 
     knocks = [True, False, False]
-    monkeypatch.setattr(Server, "_connected_at_once", late)
+    monkeypatch.setattr(PostgresServer, "_connect_once", late)
     with crowd(location):
         assert "max_connections" in refused(lambda: store.get(KEY))
     assert knocks == []
@@ -321,10 +327,10 @@ def test_a_damaged_record_is_a_miss_and_a_fault_and_can_be_replaced(location, ca
     assert list(store.decisions()) == []
     assert list(store.trials(KEY)) == [FAILED]
     assert store.fetch("squares", ["3"]) == {}
-    assert "is passed over" in caplog.text
+    assert "skipping" in caplog.text
     found = list(store.faults())
     assert len(found) == 3
-    assert all(any(word in line for line in found) for word in ("the decision", "trial 1", "'3' on the shelf"))
+    assert all(any(word in line for line in found) for word in ("the decision", "trial 1", "'3' in the namespace"))
     assert store.put(DECISION, replace=False) == DECISION
     assert store.get(KEY) == DECISION
     assert store.keep("squares", "3", b"nine", replace=False) == b"nine"
@@ -336,7 +342,7 @@ def test_an_answer_to_another_key_is_not_believed(location) -> None:
     store.put(DECISION)
     run(location, "UPDATE tunewright.decisions SET digest = %s", (bytes.fromhex(other.digest),))
     assert store.get(other) is None
-    assert any("were written there" in line for line in store.faults())
+    assert any("checksum does not match" in line for line in store.faults())
 
 
 def test_trials_of_a_kernel_on_a_device_lie_in_one_partition(location) -> None:
@@ -369,7 +375,7 @@ def test_trimming_goes_on_while_others_write(location) -> None:
     before = store.stats()
     with ThreadPoolExecutor(2) as threads:
         writing = [threads.submit(store.record, other_key(kernel="conv"), [FAILED]) for _ in range(20)]
-        gone = store.trim(Bounds(age=1800))
+        gone = store.trim(RetentionLimits(age=1800))
         assert all(write.result() is None for write in writing)
     assert (gone.trials, gone.bytes) == (3200, before.bytes)
     assert sum(1 for _ in store.trials(other_key(kernel="conv"))) == 20

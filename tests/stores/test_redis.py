@@ -9,19 +9,19 @@ import redis
 
 from tunewright import Config
 from tunewright.errors import StoreError
-from tunewright.sharing import wire
-from tunewright.sharing.offers import Generations, Leases, Shelves, Wants
-from tunewright.stores.bodies import sealed
-from tunewright.stores.layers import Layers
+from tunewright.stores import serialization
+from tunewright.stores.capabilities import KeepsNamespaces, KeepsRevisions, RecordsMisses, SupportsLeases
 from tunewright.stores.memory import MemoryStore
-from tunewright.stores.redis import PATIENCE, PREFIX, RedisStore
+from tunewright.stores.records import with_checksum
+from tunewright.stores.redis import PREFIX, TIMEOUT_SECONDS, RedisStore
+from tunewright.stores.tiered import TieredStore
 from tunewright.testing import servers
+from tunewright.testing.capability_kit import FillContract, LeaseContract, MissContract, NamespaceContract
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
-from tunewright.testing.offer_kit import CacheContract, LeaseContract, ShelfContract, WantContract
 from tunewright.testing.store_kit import StoreContract
 
 
-class TestRedis(StoreContract, LeaseContract, ShelfContract, WantContract, CacheContract):
+class TestRedis(StoreContract, LeaseContract, NamespaceContract, MissContract, FillContract):
     @pytest.fixture
     def store(self, redis_location):
         return RedisStore.at(redis_location)
@@ -44,10 +44,10 @@ def commands(raw) -> dict[str, int]:
 
 
 def test_it_offers_what_it_says(store) -> None:
-    assert isinstance(store, Leases)
-    assert isinstance(store, Shelves)
-    assert isinstance(store, Wants)
-    assert not isinstance(store, Generations)
+    assert isinstance(store, SupportsLeases)
+    assert isinstance(store, KeepsNamespaces)
+    assert isinstance(store, RecordsMisses)
+    assert not isinstance(store, KeepsRevisions)
 
 
 def test_a_fresh_process_asks_for_all_its_keys_in_one_round_trip(redis_location, raw) -> None:
@@ -65,7 +65,7 @@ def test_it_is_filled_by_one_round_trip(store, raw) -> None:
     far = MemoryStore()
     far.fill([other_decision(key=other_key(mode={"size": str(i)})) for i in range(1000)])
     raw.config_resetstat()
-    assert len(Layers(store, far).get_many(list(far.keys()))) == 1000
+    assert len(TieredStore(store, far).get_many(list(far.keys()))) == 1000
     seen = commands(raw)
     assert (seen["mget"], seen["evalsha"]) == (1, 1)
     assert len(store.get_many(list(far.keys()))) == 1000
@@ -100,14 +100,14 @@ def test_damaged_and_foreign_values_are_misses_and_give_way(redis_location, stor
     assert store.put(DECISION, replace=False) == DECISION
     assert list(store.decisions("gemm")) == [DECISION]
     assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 6, "said once by each"
-    assert "is passed over" in caplog.text
+    assert "skipping" in caplog.text
 
 
 def test_a_decision_of_another_schema_is_a_miss(store, raw) -> None:
     store.put(DECISION)
     place = f"{PREFIX}decision:{KEY.digest}"
     body = raw.get(place)[:-4].replace(b'"schema":1', b'"schema":9')
-    raw.set(place, sealed(body, bytes.fromhex(KEY.digest)))
+    raw.set(place, with_checksum(body, bytes.fromhex(KEY.digest)))
     assert store.get(KEY) is None
 
 
@@ -118,12 +118,12 @@ def test_damaged_trials_keys_and_wants_are_passed_over(store, raw) -> None:
     raw.rpush(f"{PREFIX}journal:{KEY.digest}", b"no trial", raw.lindex(f"{PREFIX}journal:{conv.digest}", 0))
     store.record(KEY, [TIMED, FAILED])
     assert list(store.trials(KEY)) == [TIMED, TIMED, FAILED]
-    raw.hset(f"{PREFIX}journals:conv", conv.digest, wire.dump_key(KEY))
-    raw.hset(f"{PREFIX}journals:conv", "no digest", wire.dump_key(conv))
+    raw.hset(f"{PREFIX}journals:conv", conv.digest, serialization.dump_key(KEY))
+    raw.hset(f"{PREFIX}journals:conv", "no digest", serialization.dump_key(conv))
     assert set(store.keys()) == {KEY}
     raw.hset(f"{PREFIX}wants", "00", b"no want")
     raw.zincrby(f"{PREFIX}wants:seconds", 5, "00")
-    assert list(store.wanted()) == []
+    assert list(store.misses()) == []
 
 
 def test_a_cache_forgets_and_its_lists_with_it(redis_location, raw, wait_until) -> None:
@@ -136,7 +136,7 @@ def test_a_cache_forgets_and_its_lists_with_it(redis_location, raw, wait_until) 
     assert store.get(KEY) is None
     assert list(store.relatives(KEY)) == []
     assert list(store.decisions()) == []
-    assert raw.scard(f"{PREFIX}kin:{KEY.kin}") == raw.scard(f"{PREFIX}kernel:gemm") == 0
+    assert raw.scard(f"{PREFIX}kin:{KEY.related_digest}") == raw.scard(f"{PREFIX}kernel:gemm") == 0
 
 
 def test_who_listens_is_told_which_decision_changed(store) -> None:
@@ -169,7 +169,7 @@ def test_a_long_shelf_is_listed_whole_and_cleared_to_size(store, wait_until) -> 
     for number in range(2500):
         store.keep("squares", str(number), b"x", seconds=None if number % 2 else 0.2)
     wait_until(lambda: sum(1 for _ in store.entries("squares")) == 1250, "the end of every other one")
-    assert store.clear("squares", most=1200) == 50, "the expired ones are gone anyway"
+    assert store.clear("squares", keep=1200) == 50, "the expired ones are gone anyway"
     assert [name for name, _ in store.entries("squares")] == [str(n) for n in range(101, 2500, 2)]
     assert store.clear("squares") == 1200
 
@@ -211,15 +211,15 @@ def test_no_password_is_shown_and_what_to_do_is_said() -> None:
     assert "secret" not in str(raised.value)
     with pytest.raises(StoreError, match="ttl='soon'"):
         RedisStore.at("redis://me:secret@localhost/0?ttl=soon")
-    with pytest.raises(StoreError, match="no location of a Redis"):
+    with pytest.raises(StoreError, match="not a valid location of a Redis"):
         RedisStore.at("redis://localhost/0?socket_timeout=soon")
-    with pytest.raises(StoreError, match=r"no location of a Redis.*nonsense"):
+    with pytest.raises(StoreError, match=r"not a valid location of a Redis.*nonsense"):
         RedisStore.at("redis://localhost/0?nonsense=1")
 
 
 @pytest.mark.clock("0.5 s beyond the stated second")
 def test_a_frozen_server_costs_no_more_than_the_stated_second(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("tunewright.stores.redis.PATIENCE", PATIENCE)
+    monkeypatch.setattr("tunewright.stores.redis.TIMEOUT_SECONDS", TIMEOUT_SECONDS)
     with servers.redis(tmp_path / "files") as server:
         store = RedisStore.at(server.location)
         store.put(DECISION)

@@ -2,12 +2,12 @@
 
 import time
 
-from tunewright.sharing.records import Bounds
 from tunewright.stores.sqlite import SqliteStore
+from tunewright.stores.statistics import RetentionLimits
 from tunewright.testing.keys import DECISION, KEY, TIMED
 
 YEAR = 365 * 86_400.0
-DAY = Bounds(age=86_400.0, decisions=True)
+DAY = RetentionLimits(age=86_400.0, decisions=True)
 
 
 def test_what_was_put_while_the_clock_was_set_back_is_not_old_afterwards(tmp_path, monkeypatch) -> None:

@@ -12,20 +12,21 @@ import pytest
 
 from tunewright import Config
 from tunewright.errors import StoreError
-from tunewright.sharing import wire
-from tunewright.sharing.records import Bounds, Want
-from tunewright.stores.sqlite import SqliteStore, file, store
-from tunewright.stores.sqlite import upkeep as upkeep_of_a_file
-from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
-from tunewright.testing.offer_kit import (
-    CacheContract,
-    GenerationContract,
+from tunewright.stores import serialization
+from tunewright.stores.sqlite import SqliteStore, store
+from tunewright.stores.sqlite import connection as file
+from tunewright.stores.sqlite import maintenance as upkeep_of_a_file
+from tunewright.stores.statistics import MissRecord, RetentionLimits
+from tunewright.testing.capability_kit import (
+    FillContract,
     LeaseContract,
-    ShelfContract,
-    TallyContract,
-    UpkeepContract,
-    WantContract,
+    MaintenanceContract,
+    MissContract,
+    NamespaceContract,
+    RevisionContract,
+    TrialCountContract,
 )
+from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 from tunewright.testing.store_kit import StoreContract
 
 YEAR = 365 * 86400.0
@@ -35,12 +36,12 @@ CONV = other_key(kernel="conv")
 class TestSqlite(
     StoreContract,
     LeaseContract,
-    WantContract,
-    TallyContract,
-    GenerationContract,
-    ShelfContract,
-    UpkeepContract,
-    CacheContract,
+    MissContract,
+    TrialCountContract,
+    RevisionContract,
+    NamespaceContract,
+    MaintenanceContract,
+    FillContract,
 ):
     @pytest.fixture
     def store(self, tmp_path):
@@ -59,7 +60,7 @@ def filled(path) -> SqliteStore:
         kept.put(other_decision(key=key, config=Config(tile=8)))
         kept.put(other_decision(key=key))
         kept.record(key, [TIMED, FAILED] * 20)
-    kept.want([Want(other_key(mode={}), 3, 0.5)])
+    kept.record_misses([MissRecord(other_key(mode={}), 3, 0.5)])
     kept.keep("squares", "3", b"9")
     return kept
 
@@ -85,12 +86,12 @@ def write_version_1(path, decisions: int = 1) -> None:
         digest = bytes.fromhex(KEY.digest)
         for number in range(decisions):
             key = other_key(mode={"number": str(number)}) if number else KEY
-            row = (bytes.fromhex(key.digest), key.kernel, wire.dump_decision(other_decision(key=key)))
+            row = (bytes.fromhex(key.digest), key.kernel, serialization.dump_decision(other_decision(key=key)))
             raw.execute("INSERT INTO decisions VALUES (?, ?, ?)", row)
         raw.execute("INSERT INTO decisions VALUES (?, 'conv', ?)", (bytes.fromhex(CONV.digest), b"damaged"))
-        raw.execute("INSERT INTO problems VALUES (7, ?, 'gemm', ?)", (digest, wire.dump_key(KEY)))
+        raw.execute("INSERT INTO problems VALUES (7, ?, 'gemm', ?)", (digest, serialization.dump_key(KEY)))
         for trial in (TIMED, FAILED):
-            raw.execute("INSERT INTO trials (problem, body) VALUES (7, ?)", (wire.dump_trial(trial),))
+            raw.execute("INSERT INTO trials (problem, body) VALUES (7, ?)", (serialization.dump_trial(trial),))
 
 
 def test_a_file_of_version_1_is_taken_over_with_all_that_is_in_it(tmp_path) -> None:
@@ -101,16 +102,16 @@ def test_a_file_of_version_1_is_taken_over_with_all_that_is_in_it(tmp_path) -> N
     assert old.get(CONV) is None
     assert list(old.trials(KEY)) == [TIMED, FAILED]
     assert list(old.relatives(KEY)) == [DECISION]
-    assert [generation.number for generation in old.history(KEY)] == [1]
+    assert [revision.number for revision in old.history(KEY)] == [1]
     assert set(old.keys()) == {KEY}
     assert run(path, "PRAGMA user_version") == [(2,)]
     assert [line.split(":")[0] for line in old.faults()] == [f"the decision {CONV.digest[:12]} of conv"]
     old.put(other_decision(config=Config(tile=8)))
     old.record(KEY, [TIMED])
-    assert [generation.number for generation in old.history(KEY)] == [1, 2]
+    assert [revision.number for revision in old.history(KEY)] == [1, 2]
     assert list(old.trials(KEY)) == [TIMED, FAILED, TIMED]
-    assert old.trim(Bounds(age=3600)).trials == 0, "what is taken over is taken to begin now"
-    old.trim(Bounds(age=0))
+    assert old.trim(RetentionLimits(age=3600)).trials == 0, "what is taken over is taken to begin now"
+    old.trim(RetentionLimits(age=0))
     assert run(path, "PRAGMA auto_vacuum") == [(2,)]
 
 
@@ -160,7 +161,7 @@ def test_a_clock_that_jumps_neither_ends_nor_prolongs_a_lease(tmp_path, monkeypa
 def test_a_lease_of_another_boot_has_ended(tmp_path, monkeypatch) -> None:
     kept = SqliteStore(tmp_path / "store.sqlite")
     assert kept.claim("gemm", "me", 3600)
-    monkeypatch.setattr(store, "boot", lambda: "another")
+    monkeypatch.setattr(store, "boot_id", lambda: "another")
     assert kept.claim("gemm", "you", 3600)
     assert not kept.claim("gemm", "me", 3600)
 
@@ -180,10 +181,10 @@ def test_an_entry_outlives_a_boot_and_still_expires(tmp_path, monkeypatch) -> No
     path = tmp_path / "store.sqlite"
     SqliteStore(path).keep("squares", "3", b"9", seconds=60)
     now = time.time()
-    monkeypatch.setattr(file, "boot", lambda: "another")
+    monkeypatch.setattr(file, "boot_id", lambda: "another")
     monkeypatch.setattr(file, "uptime", lambda: 10.0)
     assert SqliteStore(path).fetch("squares", ["3"]) == {"3": b"9"}
-    monkeypatch.setattr(file, "boot", lambda: "a third")
+    monkeypatch.setattr(file, "boot_id", lambda: "a third")
     monkeypatch.setattr(time, "time", lambda: now + 61)
     assert SqliteStore(path).fetch("squares", ["3"]) == {}
 
@@ -194,11 +195,11 @@ def test_a_clock_that_jumps_ahead_and_back_drops_nothing(tmp_path, monkeypatch) 
     before = kept.stats()
     with monkeypatch.context() as ahead:
         ahead.setattr(time, "time", lambda: now + 10 * YEAR)
-        assert SqliteStore(path).trim(Bounds(age=86400, decisions=True)).bytes == 0
+        assert SqliteStore(path).trim(RetentionLimits(age=86400, decisions=True)).bytes == 0
         kept.put(other_decision(config=Config(tile=16)))
         kept.record(KEY, [TIMED])
-        assert kept.trim(Bounds(age=86400, decisions=True)).bytes == 0
-    assert kept.trim(Bounds(age=86400, decisions=True)).bytes == 0
+        assert kept.trim(RetentionLimits(age=86400, decisions=True)).bytes == 0
+    assert kept.trim(RetentionLimits(age=86400, decisions=True)).bytes == 0
     kept.put(DECISION)
     assert kept.stats().trials == before.trials + 1
     since = [generation.since for generation in kept.history(KEY)]
@@ -223,13 +224,13 @@ def test_what_is_damaged_is_a_miss_and_a_fault(tmp_path, caplog) -> None:
     run(path, "UPDATE decisions SET body = replace(body, ':64', ':65') WHERE kernel = 'gemm'")
     assert kept.get(KEY) is None, "valid JSON that says something else"
     assert len(list(kept.trials(KEY))) == 38
-    assert [generation.number for generation in kept.history(CONV)] == [1, 2]
+    assert [revision.number for revision in kept.history(CONV)] == [1, 2]
     assert list(kept.history(KEY)) == []
-    assert list(kept.wanted()) == []
+    assert list(kept.misses()) == []
     assert kept.fetch("squares", ["3"]) == {}
-    assert caplog.text.count("is passed over") == 1, "said once"
+    assert caplog.text.count("skipping") == 1, "said once"
     found = [line.partition(":")[0] for line in kept.faults()]
-    for what in ("the decision", "generation 1", "the key", "trial 1 ", "trial 2 ", "the entry '3'"):
+    for what in ("the decision", "revision 1", "the key", "trial 1 ", "trial 2 ", "the entry '3'"):
         assert any(line.startswith(what) for line in found), what
     assert kept.put(DECISION, replace=False) == DECISION
     assert kept.keep("squares", "3", b"nine", replace=False) == b"nine"
@@ -258,7 +259,7 @@ def journal(kept: SqliteStore) -> None:
 
 def offers(kept: SqliteStore) -> None:
     assert all(generation.decision.config in CONFIGS for generation in kept.history(KEY))
-    assert all(want.key == other_key(mode={}) for want in kept.wanted())
+    assert all(want.key == other_key(mode={}) for want in kept.misses())
 
 
 def shelf(kept: SqliteStore) -> None:
@@ -272,13 +273,13 @@ def write(kept: SqliteStore) -> None:
     kept.put(DECISION)
     kept.record(CONV, [TIMED])
     kept.claim("gemm", "me", 60)
-    kept.want([Want(other_key(mode={}), 1, 0.1)])
+    kept.record_misses([MissRecord(other_key(mode={}), 1, 0.1)])
 
 
 def upkeep(kept: SqliteStore) -> None:
     list(kept.faults())
     kept.stats()
-    kept.trim(Bounds(age=3600, bytes=1000, decisions=True))
+    kept.trim(RetentionLimits(age=3600, bytes=1000, decisions=True))
 
 
 def test_a_file_with_flipped_bits_or_cut_short_never_lies_and_never_crashes(tmp_path) -> None:
@@ -319,7 +320,7 @@ def test_a_damaged_file_says_what_to_do_and_the_store_is_made_anew(tmp_path) -> 
         kept.get(KEY)
     assert any("damaged" in line for line in kept.faults())
     path.write_bytes(b"this is no database, but it is long enough to be taken for one" * 9)
-    with pytest.raises(StoreError, match="no store: move it away"):
+    with pytest.raises(StoreError, match="not a store: move it away"):
         kept.get(KEY)
     for part in tmp_path.glob("store.sqlite*"):
         part.unlink()
@@ -338,7 +339,7 @@ def test_a_full_disk_is_an_error_that_says_so_and_what_was_kept_can_be_read(tmp_
         list(map(kept.put, more))
     assert kept.get(KEY) == DECISION
     assert len(list(kept.trials(KEY))) == 40, "none of them"
-    kept.trim(Bounds(age=0))
+    kept.trim(RetentionLimits(age=0))
     assert kept.put(other_decision(key=other_key(mode={"late": "yes"})))
 
 
@@ -378,7 +379,7 @@ import logging, os, sys
 from tunewright.errors import StoreError
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing.keys import DECISION, KEY
-KEY.digest, KEY.kin
+KEY.digest, KEY.related_digest
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 for path in sys.argv[1:]:
@@ -426,7 +427,7 @@ def test_space_is_given_back(tmp_path) -> None:
     kept.record(KEY, [TIMED] * 20_000)
     run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     before = path.stat().st_size
-    assert kept.trim(Bounds(bytes=100_000)).trials > 15_000
+    assert kept.trim(RetentionLimits(bytes=100_000)).trials > 15_000
     assert path.stat().st_size < before / 4
     assert list(kept.faults()) == []
     assert kept.get(KEY) == DECISION
@@ -462,7 +463,7 @@ def writing(kept: SqliteStore):
 
 
 def test_trimming_lets_others_write_between_its_steps(old, monkeypatch, wait_until) -> None:
-    steps, dropped = [], upkeep_of_a_file.SqlitePiles.drop_older
+    steps, dropped = [], upkeep_of_a_file.SqliteTables.drop_older
 
     def drop_older(*given: object) -> object:
         sizes, before = dropped(*given), len(written)
@@ -470,9 +471,9 @@ def test_trimming_lets_others_write_between_its_steps(old, monkeypatch, wait_unt
         steps.append(len(sizes))
         return sizes
 
-    monkeypatch.setattr(upkeep_of_a_file.SqlitePiles, "drop_older", drop_older)
+    monkeypatch.setattr(upkeep_of_a_file.SqliteTables, "drop_older", drop_older)
     with writing(old) as written:
-        gone = old.trim(Bounds(age=1800))
+        gone = old.trim(RetentionLimits(age=1800))
     assert gone.trials == 5000
     assert len([step for step in steps if step]) == 10, "in steps"
     assert sum(1 for _ in old.trials(CONV)) == len(written)
@@ -482,15 +483,15 @@ def test_trimming_lets_others_write_between_its_steps(old, monkeypatch, wait_unt
 def test_nobody_waits_for_long_while_a_file_is_trimmed(old, wait_until) -> None:
     with writing(old) as written:
         wait_until(lambda: written, "the first write")
-        old.trim(Bounds(age=1800))
+        old.trim(RetentionLimits(age=1800))
     assert max(written) < 5
 
 
 def test_a_decision_goes_last_and_with_its_history(tmp_path) -> None:
     kept = filled(tmp_path / "store.sqlite")
-    gone = kept.trim(Bounds(bytes=0))
+    gone = kept.trim(RetentionLimits(bytes=0))
     assert (gone.decisions, gone.generations, gone.trials, gone.wants, gone.entries) == (0, 2, 80, 1, 1)
-    assert kept.trim(Bounds(bytes=0, decisions=True)).decisions == 2
+    assert kept.trim(RetentionLimits(bytes=0, decisions=True)).decisions == 2
     assert kept.stats().bytes == 0
     assert list(kept.keys()) == []
 

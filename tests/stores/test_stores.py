@@ -5,15 +5,15 @@ import pytest
 
 from tunewright import Config
 from tunewright.errors import StoreError
-from tunewright.stores.layers import Layers
 from tunewright.stores.memory import MemoryStore
 from tunewright.stores.sqlite import SqliteStore
+from tunewright.stores.tiered import TieredStore
+from tunewright.testing.capability_kit import FillContract, TrialCountContract
 from tunewright.testing.keys import DECISION, KEY, TIMED, other_decision, other_key
-from tunewright.testing.offer_kit import CacheContract, TallyContract
 from tunewright.testing.store_kit import StoreContract
 
 
-class TestMemory(StoreContract, CacheContract, TallyContract):
+class TestMemory(StoreContract, FillContract, TrialCountContract):
     @pytest.fixture
     def store(self):
         return MemoryStore()
@@ -28,13 +28,13 @@ class TestSqlite(StoreContract):
 class TestLayers(StoreContract):
     @pytest.fixture
     def store(self, tmp_path):
-        return Layers(MemoryStore(), SqliteStore(tmp_path / "store.sqlite"))
+        return TieredStore(MemoryStore(), SqliteStore(tmp_path / "store.sqlite"))
 
 
 class TestLayersWithADeadRemote(StoreContract):
     @pytest.fixture
     def store(self, tmp_path):
-        return Layers(MemoryStore(), SqliteStore(tmp_path / "store.sqlite"), Down())
+        return TieredStore(MemoryStore(), SqliteStore(tmp_path / "store.sqlite"), Down())
 
 
 class Down(MemoryStore):
@@ -47,12 +47,12 @@ class Down(MemoryStore):
 def test_a_far_hit_fills_the_nearer_layers(tmp_path) -> None:
     near, far = MemoryStore(), SqliteStore(tmp_path / "store.sqlite")
     far.put(DECISION)
-    assert Layers(near, far).get(KEY) == DECISION
+    assert TieredStore(near, far).get(KEY) == DECISION
     assert near.get(KEY) == DECISION
 
 
 def test_a_dead_remote_is_a_miss_not_a_crash(caplog) -> None:
-    store = Layers(MemoryStore(), Down())
+    store = TieredStore(MemoryStore(), Down())
     assert store.get(KEY) is None
     assert "Down is skipped: down" in caplog.text
     store.put(DECISION)
@@ -60,10 +60,10 @@ def test_a_dead_remote_is_a_miss_not_a_crash(caplog) -> None:
 
 
 def test_what_no_layer_keeps_is_an_error() -> None:
-    store = Layers(Down())
-    with pytest.raises(StoreError, match="no layer kept the decision"):
+    store = TieredStore(Down())
+    with pytest.raises(StoreError, match="no tier stored the decision"):
         store.put(DECISION)
-    with pytest.raises(StoreError, match="no layer kept 1 trials"):
+    with pytest.raises(StoreError, match="no tier stored 1 trials"):
         store.record(KEY, [TIMED])
 
 
@@ -71,7 +71,7 @@ def test_what_stands_in_the_farthest_layer_stands_for_all(tmp_path) -> None:
     near, far = MemoryStore(), SqliteStore(tmp_path / "store.sqlite")
     far.put(DECISION)
     mine = other_decision(config=Config(tile=8))
-    assert Layers(near, far).put(mine, replace=False) == DECISION
+    assert TieredStore(near, far).put(mine, replace=False) == DECISION
     assert near.get(KEY) == DECISION
 
 
@@ -93,7 +93,7 @@ def test_a_damaged_or_foreign_record_is_a_miss(tmp_path, caplog) -> None:
     assert store.get_many([KEY]) == {}
     assert list(store.decisions()) == []
     assert list(store.trials(KEY)) == []
-    assert "is passed over" in caplog.text
+    assert "skipping" in caplog.text
     assert store.put(DECISION, replace=False) == DECISION
     assert store.get(KEY) == DECISION
 
@@ -150,3 +150,12 @@ def test_many_open_a_fresh_file_at_once(tmp_path, together) -> None:
     paths = [tmp_path / f"{turn}.sqlite" for turn in range(3)]
     assert together(needs, "SqliteStore(given).put(DECISION)", *paths) == [0] * 8
     assert [len(SqliteStore(path).history(KEY)) for path in paths] == [1, 1, 1]
+
+
+def test_the_old_names_of_the_contracts_still_work_with_a_warning() -> None:
+    from tunewright.testing import capability_kit, offer_kit
+
+    with pytest.warns(DeprecationWarning, match=r"capability_kit\.MissContract"):
+        assert offer_kit.WantContract is capability_kit.MissContract
+    with pytest.raises(AttributeError, match="NoContract"):
+        _ = offer_kit.NoContract

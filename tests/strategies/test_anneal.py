@@ -3,7 +3,7 @@ import pytest
 
 from tunewright import Config, Knob, Space
 from tunewright.model.trial import Timing, Trial
-from tunewright.strategies.anneal import STALLED, Anneal
+from tunewright.strategies.anneal import REHEAT_AFTER, Anneal
 from tunewright.testing.strategy_kit import LARGE, StrategyContract, failed, run
 
 BOWL = Space(*(Knob(f"k{i}", range(16)) for i in range(5)))
@@ -49,7 +49,7 @@ def test_a_walk_that_stalls_is_warmed_up_from_one_of_the_best() -> None:
     default = Config({knob.name: 11 for knob in BOWL.knobs})
     strategy.tell([bowl(default)])
     widths = []
-    for _ in range(STALLED + 20):
+    for _ in range(REHEAT_AFTER + 20):
         (config,) = strategy.ask(1)
         widths.append(sum(config[name] != default[name] for name in default))
         strategy.tell([bowl(config)])

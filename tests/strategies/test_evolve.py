@@ -4,7 +4,7 @@ import pytest
 from tunewright import Config, Knob, Space
 from tunewright.model.trial import Timing, Trial
 from tunewright.strategies.evolve import FOUNDERS, Evolve, Population
-from tunewright.strategies.moves import Moves
+from tunewright.strategies.neighborhood import Neighborhood
 from tunewright.testing.strategy_kit import LARGE, SMALL, StrategyContract, run, timed
 
 BOWL = Space(*(Knob(f"k{i}", range(16)) for i in range(5)))
@@ -33,7 +33,7 @@ def test_founders_come_before_children() -> None:
 
 
 def test_a_population_keeps_the_best_and_of_equals_the_earlier() -> None:
-    population = Population(Moves(SMALL, np.random.default_rng(0)), np.random.default_rng(0), size=3)
+    population = Population(Neighborhood(SMALL, np.random.default_rng(0)), np.random.default_rng(0), size=3)
     configs = list(SMALL)[:5]
     for config, value in zip(configs, [2.0, 1.0, 2.0, float("inf"), 2.0], strict=True):
         population.add(config, value)

@@ -6,7 +6,7 @@ import pytest
 from tunewright import Config, Knob, Space
 from tunewright.errors import PluginError
 from tunewright.model.trial import Timing, Trial
-from tunewright.strategies.learned import Features, Learned
+from tunewright.strategies.learned import Learned, TreeFeatures
 from tunewright.testing.strategy_kit import LARGE, VARIED, StrategyContract, failed, half_failed, run
 
 pytest.importorskip("lightgbm")
@@ -39,10 +39,10 @@ def test_it_learns_from_failures_where_not_to_look() -> None:
 
 
 def test_numbers_become_logs_or_ranks_texts_columns_and_absent_knobs_minus_one() -> None:
-    encoding = Features(VARIED)
+    encoding = TreeFeatures(VARIED)
     # Three variants; threads and blocked's tile as log2, its order by rank; packed's tile and depth are absent.
     assert encoding.row(Config(variant="blocked", threads=2, tile=16, order="ji")) == [0, 1, 0, 1, 4, 1, -1, -1]
-    texts = Features(Space(Knob("shift", [-1, 0, 3]), Knob("mode", ["a", "b", "c"])))
+    texts = TreeFeatures(Space(Knob("shift", [-1, 0, 3]), Knob("mode", ["a", "b", "c"])))
     assert texts.row(Config(shift=3, mode="b")) == [2, 0, 1, 0]
 
 

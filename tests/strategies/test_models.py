@@ -1,17 +1,17 @@
-"""What learns from trials: encoding, terrain, surrogate, and the strategies that rest on them."""
+"""Encoding, candidates, surrogate, and the strategies built on them."""
 
 import numpy as np
 import pytest
 
 from tunewright import Config, Knob, Rule, Space, Variant
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
-from tunewright.ports.strategy import Farsighted, Informed, Prior, Source
-from tunewright.strategies.bayes import Bayes, scaled
+from tunewright.ports.strategy import AcceptsPrior, PredictsRegret, Prior, Source
+from tunewright.strategies.bayes import Bayes, standardize
+from tunewright.strategies.candidates import EnumeratedCandidates, SampledCandidates, candidates_for
 from tunewright.strategies.encoding import Encoding
-from tunewright.strategies.portfolio import TINY, Portfolio
+from tunewright.strategies.portfolio import MAX_EXHAUSTIVE, Portfolio
 from tunewright.strategies.random import RandomSearch
 from tunewright.strategies.surrogate import Surrogate, log_improvement
-from tunewright.strategies.terrain import SampledTerrain, WholeTerrain, terrain_of
 from tunewright.strategies.transfer import Transfer
 from tunewright.testing.strategy_kit import LARGE, StrategyContract, run
 
@@ -105,29 +105,29 @@ def test_powers_of_two_are_known() -> None:
             for bx, tile in [(64, 4), (96, 4), (96, 3)]
         ]
     )
-    assert Encoding(SPACE).uneven(rows).tolist() == [0, 1, 2]
+    assert Encoding(SPACE).count_uneven(rows).tolist() == [0, 1, 2]
 
 
 def test_a_small_terrain_shows_all_there_is_and_a_large_one_a_sample() -> None:
     rng = np.random.default_rng(0)
-    small, row = terrain_of(SPACE), np.array(SPACE.rank(SPACE[40]))
-    assert isinstance(small, WholeTerrain)
-    assert len(small.anywhere(rng)) == len(SPACE)
-    assert {SPACE.at(r) for r in small.near(row).tolist()} == set(SPACE.neighbors(SPACE[40], reach=None))
-    assert isinstance(terrain_of(LARGE), SampledTerrain)
+    small, row = candidates_for(SPACE), np.array(SPACE.rank(SPACE[40]))
+    assert isinstance(small, EnumeratedCandidates)
+    assert len(small.sample(rng)) == len(SPACE)
+    assert {SPACE.at(r) for r in small.neighbors(row).tolist()} == set(SPACE.neighbors(SPACE[40], reach=None))
+    assert isinstance(candidates_for(LARGE), SampledCandidates)
 
 
 def test_a_sampled_terrain_sees_the_same_neighbours_as_a_whole_one() -> None:
     rng, row = np.random.default_rng(0), np.array(SPACE.rank(SPACE[40]))
-    whole, sampled = WholeTerrain(SPACE), SampledTerrain(SPACE)
-    for terrain in (whole, sampled):
-        assert terrain.note(SPACE[41])
-        assert not terrain.note(SPACE[41])
-    assert {tuple(r) for r in whole.near(row)} == {tuple(r) for r in sampled.near(row)}
-    assert {tuple(r) for r in whole.around(row, rng)} - {tuple(row)} == {tuple(r) for r in sampled.around(row, rng)} - {
-        tuple(row)
-    }
-    assert SPACE[41] not in {SPACE.at(r) for r in sampled.anywhere(rng).tolist()}
+    whole, sampled = EnumeratedCandidates(SPACE), SampledCandidates(SPACE)
+    for candidates in (whole, sampled):
+        assert candidates.mark_seen(SPACE[41])
+        assert not candidates.mark_seen(SPACE[41])
+    assert {tuple(r) for r in whole.neighbors(row)} == {tuple(r) for r in sampled.neighbors(row)}
+    assert {tuple(r) for r in whole.adjacent(row, rng)} - {tuple(row)} == {
+        tuple(r) for r in sampled.adjacent(row, rng)
+    } - {tuple(row)}
+    assert SPACE[41] not in {SPACE.at(r) for r in sampled.sample(rng).tolist()}
 
 
 def test_the_surrogate_predicts_what_it_was_shown_and_doubts_what_it_was_not() -> None:
@@ -148,14 +148,17 @@ def test_the_surrogates_slopes_are_those_of_its_cost() -> None:
     rng = np.random.default_rng(2)
     points, values = rng.random((12, 4)), rng.standard_normal(12)
     model = Surrogate(2, 4)
-    apart = ((points[:, None] - points[None]) ** 2).reshape(144, 4)
+    squared_distances = ((points[:, None] - points[None]) ** 2).reshape(144, 4)
     theta = model._theta + 0.1 * rng.standard_normal(6)
-    _, slope = model._cost(theta, apart, values)
+    _, gradient = model._cost(theta, squared_distances, values)
     for i in range(6):
         step = np.zeros(6)
         step[i] = 1e-5
-        numeric = (model._cost(theta + step, apart, values)[0] - model._cost(theta - step, apart, values)[0]) / 2e-5
-        assert slope[i] == pytest.approx(numeric, rel=1e-3, abs=1e-4)
+        numeric = (
+            model._cost(theta + step, squared_distances, values)[0]
+            - model._cost(theta - step, squared_distances, values)[0]
+        ) / 2e-5
+        assert gradient[i] == pytest.approx(numeric, rel=1e-3, abs=1e-4)
 
 
 def test_expected_improvement_is_exact_where_floats_hold_it_and_ordered_where_they_do_not() -> None:
@@ -169,7 +172,7 @@ def test_expected_improvement_is_exact_where_floats_hold_it_and_ordered_where_th
 
 
 def test_failures_and_the_very_slow_weigh_the_same() -> None:
-    values, best, deviation = scaled(np.array([0.0, 0.1, 0.2, 9.0, np.nan]), 1.0)
+    values, best, deviation = standardize(np.array([0.0, 0.1, 0.2, 9.0, np.nan]), 1.0)
     assert values[3] == values[4] == values.max()
     assert best == values[0]
     assert deviation < 1
@@ -209,7 +212,7 @@ def test_what_other_keys_showed_leads_at_once_where_it_holds(make) -> None:
     warm, cold = [], []
     for seed in range(4):
         informed, plain = make(SPACE, np.random.default_rng(seed)), make(SPACE, np.random.default_rng(seed))
-        assert isinstance(informed, Informed)
+        assert isinstance(informed, AcceptsPrior)
         informed.inform(Prior([source(0.0), source(0.5, seed=1)]))
         warm.append(best_after(informed, 8)[-1])
         cold.append(best_after(plain, 8)[-1])
@@ -238,27 +241,27 @@ def test_a_prior_about_other_knobs_is_no_prior() -> None:
 
 def test_the_outlook_darkens_as_the_search_goes_on() -> None:
     search = Portfolio(SPACE, np.random.default_rng(0))
-    assert isinstance(search, Farsighted)
-    assert search.outlook() is None
+    assert isinstance(search, PredictsRegret)
+    assert search.forecast() is None
     best_after(search, 20)
-    early = search.outlook()
+    early = search.forecast()
     best_after(search, 120)
-    late = search.outlook()
+    late = search.forecast()
     assert 0 <= late.gain < early.gain
     assert late.regret < early.regret < 1
 
 
 def test_a_tiny_space_is_simply_tried_whole() -> None:
-    tiny = Space(Knob("tile", range(1, TINY + 1)))
+    tiny = Space(Knob("tile", range(1, MAX_EXHAUSTIVE + 1)))
     tried = run(Portfolio(tiny, np.random.default_rng(0)), 4, 100)
     assert set(tried) == set(tiny)
 
 
 def test_a_step_to_another_variant_keeps_what_both_have() -> None:
     row = np.array(VARIED.rank(Config(variant="library", threads=2)))
-    near = [VARIED.at(found) for found in WholeTerrain(VARIED).near(row).tolist()]
+    near = [VARIED.at(neighbor) for neighbor in EnumeratedCandidates(VARIED).neighbors(row).tolist()]
     assert {config["variant"] for config in near} == {"library", "blocked", "packed"}
     assert all(config["threads"] == 2 for config in near if config["variant"] != "library")
     tiled = np.array(VARIED.rank(Config(variant="blocked", threads=2, tile=8, order="ij")))
-    others = [VARIED.at(found) for found in WholeTerrain(VARIED).near(tiled).tolist()]
+    others = [VARIED.at(neighbor) for neighbor in EnumeratedCandidates(VARIED).neighbors(tiled).tolist()]
     assert all(config["threads"] == 2 for config in others if config["variant"] != "blocked")

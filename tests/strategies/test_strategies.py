@@ -12,8 +12,8 @@ from tunewright.model.trial import Timing, Trial
 from tunewright.strategies.anneal import Anneal
 from tunewright.strategies.evolve import Evolve
 from tunewright.strategies.exhaustive import Exhaustive
-from tunewright.strategies.moves import Moves, cost
-from tunewright.strategies.random import MOST_NUMBERED, RandomSearch
+from tunewright.strategies.neighborhood import Neighborhood, cost
+from tunewright.strategies.random import MAX_INDEXED, RandomSearch
 from tunewright.testing.strategy_kit import SMALL, TIED, VARIED, StrategyContract, failed, run, timed
 
 
@@ -48,7 +48,7 @@ def test_a_large_space_with_few_configs_is_proposed_whole() -> None:
     # Sampling runs dry before the space does; what is left is numbered and dealt.
     equal = Rule("a equals b", lambda a, b: a == b)
     space = Space(Knob("a", range(1100)), Knob("b", range(1100)), rules=[equal])
-    assert space.combinations > MOST_NUMBERED
+    assert space.combinations > MAX_INDEXED
     asked = run(RandomSearch(space, np.random.default_rng(0)), 50, 5000)
     assert len(asked) == len(set(asked)) == 1100
 
@@ -71,27 +71,27 @@ def test_a_failure_costs_more_than_any_time_and_a_time_of_zero_is_no_error() -> 
 
 
 def test_a_turned_config_differs_by_what_was_turned() -> None:
-    moves = Moves(SMALL, np.random.default_rng(0))
+    neighborhood = Neighborhood(SMALL, np.random.default_rng(0))
     start = dict(SMALL.first)
     for _ in range(50):
-        turned = moves.turned(start)
+        turned = neighborhood.mutate(start)
         assert sum(turned[name] != start[name] for name in start) == 1
 
 
 def test_moves_reach_every_variant_and_keep_what_variants_share() -> None:
-    moves = Moves(VARIED, np.random.default_rng(0))
+    neighborhood = Neighborhood(VARIED, np.random.default_rng(0))
     start = {"variant": "library", "threads": 2}
-    seen = [moves.turned(start) for _ in range(100)]
+    seen = [neighborhood.mutate(start) for _ in range(100)]
     assert {settings["variant"] for settings in seen} == {"library", "blocked", "packed"}
     assert all(settings["threads"] == 2 for settings in seen if settings["variant"] != "library")
 
 
 def test_children_of_two_variants_belong_to_one() -> None:
-    moves = Moves(VARIED, np.random.default_rng(0))
+    neighborhood = Neighborhood(VARIED, np.random.default_rng(0))
     one, other = VARIED[3], VARIED[len(VARIED) - 1]
     assert {one["variant"], other["variant"]} == {"blocked", "packed"}
     for _ in range(50):
-        child = moves.crossed(one, other)
+        child = neighborhood.crossover(one, other)
         assert child["variant"] == one["variant"]
         assert child["tile"] in (8, 16, 32)
         assert "depth" not in child

@@ -18,14 +18,14 @@ from tunewright.testing.torture import (
     Crash,
     DoBench,
     KernelTuner,
-    Lost,
-    Machine,
-    Ours,
+    NoChoice,
     Refused,
+    SimulatedMachine,
     Truth,
+    TunewrightTuner,
     torture,
 )
-from tunewright.testing.torture.weather import CONTENTION, NATURAL, NOISE, POISONED, QUIET, UNREADABLE
+from tunewright.testing.torture.disturbances import CONTENTION, NATURAL, NOISE, POISONED, QUIET, UNREADABLE
 
 TRUTH = Truth((1e-4, 2e-4, 1.5e-4), default=1)
 NAMED = {scenario.name: scenario for scenario in SCENARIOS}
@@ -74,7 +74,7 @@ class Timid(Fragile):
 
 @by_name(NATURAL)
 def test_the_same_seed_reads_the_same_and_another_does_not(given) -> None:
-    one, same, other = (Machine(TRUTH, given, seed) for seed in (1, 1, 2))
+    one, same, other = (SimulatedMachine(TRUTH, given, seed) for seed in (1, 1, 2))
     readings = [[machine.run(i, 3) for i in (0, 1, 2, 0)] for machine in (one, same, other)]
     assert readings[0] == readings[1]
     assert readings[0] != readings[2]
@@ -82,7 +82,7 @@ def test_the_same_seed_reads_the_same_and_another_does_not(given) -> None:
 
 @by_name(NATURAL)
 def test_launches_take_the_same_time_together_as_one_by_one(given) -> None:
-    together, alone = Machine(TRUTH, given, 7), Machine(TRUTH, given, 7)
+    together, alone = SimulatedMachine(TRUTH, given, 7), SimulatedMachine(TRUTH, given, 7)
     assert together.run(0, 1000) == pytest.approx(sum(alone.run(0) for _ in range(1000)))
     assert together.now == pytest.approx(alone.now)
     np.testing.assert_allclose(together.each(1, 50), [alone.run(1) for _ in range(50)])
@@ -90,7 +90,7 @@ def test_launches_take_the_same_time_together_as_one_by_one(given) -> None:
 
 @by_name(NATURAL)
 def test_time_passes_by_what_launches_really_take(given) -> None:
-    machine = Machine(TRUTH, given, 3)
+    machine = SimulatedMachine(TRUTH, given, 3)
     machine.run(0)
     before, spent = machine.now, machine.spent
     read = machine.run(0, 500) + machine.each(0, 20).sum()
@@ -100,7 +100,9 @@ def test_time_passes_by_what_launches_really_take(given) -> None:
 
 def test_a_lying_clock_does_not_change_what_really_passes() -> None:
     for lying in (POISONED, UNREADABLE):
-        machine, honest = (Machine(TRUTH, weather, 5) for weather in (lying, NAMED["quiet"].weathers[0]))
+        machine, honest = (
+            SimulatedMachine(TRUTH, disturbance, 5) for disturbance in (lying, NAMED["quiet"].disturbances[0])
+        )
         readings = machine.each(0, 5000)
         honest.each(0, 5000)
         odd = ~(readings > 0.5e-4)
@@ -110,7 +112,7 @@ def test_a_lying_clock_does_not_change_what_really_passes() -> None:
 
 @by_name(NATURAL)
 def test_the_truth_is_what_long_averages_show(given) -> None:
-    machine = Machine(TRUTH, given, 11)
+    machine = SimulatedMachine(TRUTH, given, 11)
     rounds = np.array([[machine.run(i, 2000) for i in range(3)] for _ in range(400)]).mean(axis=0)
     np.testing.assert_allclose(rounds / rounds[0], [1, 2, 1.5], rtol=0.05)
     if given in (QUIET, NOISE):
@@ -118,13 +120,13 @@ def test_the_truth_is_what_long_averages_show(given) -> None:
 
 
 def test_a_million_launches_cost_no_more_than_a_few_thousand() -> None:
-    machine = Machine(TRUTH, NOISE, 1)
+    machine = SimulatedMachine(TRUTH, NOISE, 1)
     assert machine.run(0, 1 << 20) == pytest.approx(1e-4 * (1 << 20), rel=0.01)
     assert machine.launches[0] == 1 << 20
 
 
 def test_candidates_crash_or_are_refused_as_the_truth_says() -> None:
-    machine = Machine(msgspec.structs.replace(TRUTH, crashes={0: 3}, refused=frozenset({2})), QUIET)
+    machine = SimulatedMachine(msgspec.structs.replace(TRUTH, crashes={0: 3}, refused=frozenset({2})), QUIET)
     machine.run(0, 3)
     with pytest.raises(Crash, match="illegal"):
         machine.run(0)
@@ -186,13 +188,13 @@ def test_scores_are_the_same_whenever_they_are_made() -> None:
 
 
 def test_ours_survives_every_scenario() -> None:
-    for score in torture(Ours(), problems=1):
+    for score in torture(TunewrightTuner(), problems=1):
         assert (score.lost, score.pairs) == (0, 1), score
         assert score.kernel_seconds > 0
 
 
 def test_ours_finds_a_clear_winner_where_it_is_quiet() -> None:
-    (score,) = torture(Ours(), CLEAR_WINNERS[:1], problems=5)
+    (score,) = torture(TunewrightTuner(), CLEAR_WINNERS[:1], problems=5)
     assert (score.wrong, score.flips, score.losers) == (0, 0, 0)
 
 
@@ -204,8 +206,8 @@ def test_the_way_of_do_bench_takes_what_is_refused_and_dies_of_what_crashes() ->
 
 def test_the_way_of_do_bench_dies_of_an_estimate_of_nothing() -> None:
     stopped = msgspec.structs.replace(QUIET, misread=lambda rng, seconds: 0 * seconds)
-    with pytest.raises(Lost, match="ZeroDivisionError"):
-        DoBench().choose(Machine(TRUTH, stopped))
+    with pytest.raises(NoChoice, match="ZeroDivisionError"):
+        DoBench().choose(SimulatedMachine(TRUTH, stopped))
 
 
 class TritonOnAMachine:
@@ -237,7 +239,7 @@ def test_the_way_of_do_bench_is_tritons_own(monkeypatch) -> None:
     testing = pytest.importorskip("triton.testing")
     for number in range(3):
         truth, _ = NAMED["contention"].problem(number, 0)
-        real, ours = (Machine(truth, CONTENTION, number) for _ in range(2))
+        real, ours = (SimulatedMachine(truth, CONTENTION, number) for _ in range(2))
         monkeypatch.setattr(testing.runtime.driver, "_active", TritonOnAMachine(real))
         medians = [testing.do_bench(lambda i=i: real.run(i), quantiles=(0.5, 0.2, 0.8))[0] for i in range(8)]  # noqa: B023
         assert DoBench().choose(ours) == int(np.argmin(medians))
@@ -246,7 +248,7 @@ def test_the_way_of_do_bench_is_tritons_own(monkeypatch) -> None:
 
 def test_kernel_tuner_itself_chooses_by_the_clock_of_the_machine() -> None:
     pytest.importorskip("kernel_tuner")
-    machine = Machine(TRUTH, QUIET)
+    machine = SimulatedMachine(TRUTH, QUIET)
     assert KernelTuner().choose(machine) == 0
     # Seven iterations of each, and the first once more to warm up.
     assert machine.launches == {0: 14, 1: 7, 2: 7}
@@ -255,9 +257,9 @@ def test_kernel_tuner_itself_chooses_by_the_clock_of_the_machine() -> None:
 def test_kernel_tuner_skips_what_is_refused_and_dies_of_what_crashes() -> None:
     pytest.importorskip("kernel_tuner")
     tuner = KernelTuner()
-    refusing = Machine(msgspec.structs.replace(TRUTH, refused=frozenset({0})), QUIET)
+    refusing = SimulatedMachine(msgspec.structs.replace(TRUTH, refused=frozenset({0})), QUIET)
     assert tuner.choose(refusing) == 2
-    crashing = Machine(msgspec.structs.replace(TRUTH, crashes={2: 3}), QUIET)
+    crashing = SimulatedMachine(msgspec.structs.replace(TRUTH, crashes={2: 3}), QUIET)
     with pytest.raises(Crash, match="candidate 2"):
         tuner.choose(crashing)
 

@@ -1,4 +1,4 @@
-"""A program with a kernel in it: blurs an image of the size it is given, and says what its session did."""
+"""A program with a kernel: blurs an image of a given size, and prints the counts of its session."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ space = tw.Space(
 
 @tw.tune(space, backend=tw.C("blur.c", flags="-O3 -march=native -DWINDOW=16"), dtype="float32")
 def blur(image: tw.In("ROWS", "COLS"), out: tw.Out("ROWS", "COLS")):
-    """The kernel. Production has its source beside it, to know that it is the one that was tuned."""
+    """The kernel. Production needs its source too, to check that it is the one that was tuned."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* Each row smoothed by a window of WINDOW neighbours, BLOCK columns at a time; the last columns have too few, and are 0. */
+/* Each row smoothed by a window of WINDOW neighbors, BLOCK columns at a time; the last columns have too few, and are 0. */
 
 void blur(const float *restrict image, float *restrict out)
 {

@@ -1,4 +1,4 @@
-"""The toy machine keeps the contract of back ends, is found by entry points, tuned by its own clock and dispatched."""
+"""The toy machine keeps the backend contract, is found by entry points, tuned by its own clock and dispatched."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def test_a_search_finds_the_config_with_the_fewest_cycles(session) -> None:
 
 def test_where_it_does_not_fit_it_is_not_raced_and_says_why() -> None:
     x = np.ones(1000, np.float32)
-    assert dispatch("axpy").considered(x, x)["toy"] == "the toy machine takes multiples of 256 elements"
+    assert dispatch("axpy").exclusion_reasons(x, x)["toy"] == "the toy machine takes multiples of 256 elements"
 
 
 def test_numpy_wins_against_an_interpreted_machine_unless_that_is_asked_for() -> None:

@@ -1,1 +1,1 @@
-"""Ways to build, load and time a kernel."""
+"""Backends that build, load and time kernels."""

@@ -1,4 +1,4 @@
-"""Replay: a backend that answers from a recorded table; hardware for tests, and a laboratory for strategies."""
+"""The replay backend: answers from a recorded table, to test and compare strategies without hardware."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from tunewright.backends import arithmetic
+from tunewright.backends import expressions
 from tunewright.backends.host import digest
 from tunewright.errors import BackendError, PluginError, SpaceError
 from tunewright.model.device import Device
 from tunewright.model.key import Key
-from tunewright.model.signature import Reading, Signature
+from tunewright.model.signature import CallSignature, Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.ports.backend import Kernel, Launch
 from tunewright.spaces.config import Config
-from tunewright.spaces.listed import listed
+from tunewright.spaces.config_list import rule_from_rows
 from tunewright.spaces.rule import Knob
 from tunewright.spaces.space import Space
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A space with the trial of each of its configs that was tried.
+    """A space with the recorded trials of its configs.
 
-    On disk it is a Parquet table (a column per knob, `time_ms`, `error`, `compile_ms`, `benchmark_ms`) beside a JSON
-    file that says what the knobs and constraints are, and of which device.
+    On disk it is a Parquet table (a column per knob, `time_ms`, `error`, `compile_ms`, `benchmark_ms`) and a JSON file
+    with the knobs, constraints and device.
     """
 
     kernel: str
@@ -36,41 +36,41 @@ class Recording:
     space: Space
     trials: dict[Config, Trial]
     constraints: tuple[str, ...] | None = None
-    """The rules as text, where text says them all; else the table stands for them."""
+    """The rules as text; None if they are functions, and the space is the recorded configs."""
 
     @classmethod
-    def told(
+    def from_table(
         cls, kernel: str, device: str, knobs: Sequence[Knob], constraints: Sequence[str] | None, trials: Iterable[Trial]
     ) -> Recording:
-        """A recording of what a file says; without constraints, the recorded configs alone are its space."""
-        kept = {trial.config: trial for trial in trials}
+        """Returns a recording from the contents of a file; without constraints, its space is the recorded configs."""
+        trials_by_config = {trial.config: trial for trial in trials}
         if constraints is None:
-            space = Space(*knobs, rules=[listed(knobs, kept, "this config was recorded")])
-            return cls(kernel, device, space, kept)
-        texts = {knob.name for knob in knobs if any(isinstance(value, str) for value in knob.values)}
-        rules = [arithmetic.rule(text, texts=texts) for text in constraints]
-        return cls(kernel, device, Space(*knobs, rules=rules), kept, tuple(constraints))
+            space = Space(*knobs, rules=[rule_from_rows(knobs, trials_by_config, "this config was recorded")])
+            return cls(kernel, device, space, trials_by_config)
+        text_knobs = {knob.name for knob in knobs if any(isinstance(value, str) for value in knob.values)}
+        rules = [expressions.parse_rule(text, text_knobs=text_knobs) for text in constraints]
+        return cls(kernel, device, Space(*knobs, rules=rules), trials_by_config, tuple(constraints))
 
     @classmethod
-    def of(cls, key: Key, space: Space, trials: Iterable[Trial]) -> Recording:
-        """A recording of a journal; the last trial of a config holds."""
+    def from_trials(cls, key: Key, space: Space, trials: Iterable[Trial]) -> Recording:
+        """Returns a recording of trials of a store; the last trial of a config counts."""
         return cls(key.kernel, key.device.model, space, {t.config: t for t in trials if t.config in space})
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """The recording at `NAME.parquet`, with `NAME.json` beside it."""
-        about = json.loads(path.with_suffix(".json").read_text())
-        order = about["parameter_order"]
+        """Reads the recording in `NAME.parquet` and `NAME.json`."""
+        metadata = json.loads(path.with_suffix(".json").read_text())
+        order = metadata["parameter_order"]
         table = _pyarrow().parquet.read_table(path).to_pydict()
         rows = [Config(dict(zip(order, row, strict=True))) for row in zip(*(table[n] for n in order), strict=True)]
         trials = [_trial(config, table, i) for i, config in enumerate(rows)]
-        knobs = [Knob(name, about["parameters"][name]) for name in order]
-        return cls.told(about["kernel"], about["device"], knobs, about.get("constraints"), trials)
+        knobs = [Knob(name, metadata["parameters"][name]) for name in order]
+        return cls.from_table(metadata["kernel"], metadata["device"], knobs, metadata.get("constraints"), trials)
 
     def write(self, path: Path) -> None:
-        """Keep the recording as `NAME.parquet` and `NAME.json`; for rules that are functions, the table stands."""
+        """Writes the recording to `NAME.parquet` and `NAME.json`."""
         if self.space.variants:
-            raise SpaceError("a table has the same columns in every row; record a space with variants one at a time")
+            raise SpaceError("a space with variants does not fit one table; record each variant on its own")
         arrow = _pyarrow()
         trials = [trial for _, trial in sorted(self.trials.items(), key=lambda item: self.space.rank(item[0]))]
         columns: dict[str, list[Any]] = {n: [trial.config[n] for trial in trials] for n in self.space.names}
@@ -78,7 +78,7 @@ class Recording:
         columns["error"] = [_error(trial) for trial in trials]
         columns["compile_ms"] = [trial.build_seconds * 1e3 for trial in trials]
         columns["benchmark_ms"] = [trial.run_seconds * 1e3 for trial in trials]
-        about = {
+        metadata = {
             "kernel": self.kernel,
             "device": self.device,
             "parameters": {knob.name: list(knob.values) for knob in self.space.knobs},
@@ -87,31 +87,31 @@ class Recording:
             "rules": [rule.reason for rule in self.space.rules],
         }
         arrow.parquet.write_table(arrow.table(columns), path, compression="zstd")
-        path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
+        path.with_suffix(".json").write_text(json.dumps(metadata, indent=1) + "\n")
 
     @property
     def best(self) -> Trial:
-        """The fastest trial: what a search can reach at most."""
+        """The fastest trial, which a search can reach at best."""
         return min(self.trials.values(), key=lambda trial: trial.seconds)
 
 
 class Replay:
-    """Builds, loads and times by looking up what was recorded."""
+    """Builds, loads and times by looking up recorded trials."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
 
-    def signature(self, kernel: Kernel) -> Reading:
-        """How to tell calls apart."""
-        return Reading.of(kernel.parameters)
+    def signature(self, kernel: Kernel) -> CallSignature:
+        """Returns how calls are distinguished."""
+        return CallSignature.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
-        """The recorded kernel on the recorded device."""
+        """Returns a key of the recorded kernel on the recorded device."""
         device = Device("recorded", self.recording.device, "recorded")
         return Key(kernel.name, digest(self.recording.kernel), signature, device, {"replay": "1"}, mode)
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Trial:
-        """The recorded trial; what failed to build then fails to build now."""
+        """Returns the recorded trial; raises BackendError if its build failed."""
         trial = self.recording.trials.get(config)
         if trial is None:
             raise BackendError("this config was not recorded")
@@ -120,11 +120,11 @@ class Replay:
         return trial
 
     def load(self, kernel: Kernel, artifact: Trial) -> Launch:
-        """A launch that fails as the recorded one did, or does nothing."""
+        """Returns a launch that fails as the recorded one did, or does nothing."""
         return _ReplayedLaunch(artifact)
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> _ReplayedTimer:
-        """The recorded time."""
+        """Returns a timer that reports the recorded time."""
         assert isinstance(launch, _ReplayedLaunch)
         return _ReplayedTimer(launch.trial.seconds)
 
@@ -148,25 +148,25 @@ class _ReplayedTimer:
         return self._seconds * count
 
     def flush(self, *, whole: bool) -> None:
-        """Records have no caches."""
+        """Does nothing."""
 
 
 _STAGES = {"CompilationFailedConfig": (Stage.BUILD, Kind.REFUSED), "RuntimeFailedConfig": (Stage.VERIFY, Kind.RAISED)}
 
 
 def _trial(config: Config, table: dict[str, list[Any]], row: int) -> Trial:
-    """One row of a table."""
-    milliseconds, said = table["time_ms"][row], table["error"][row]
-    built, ran = table["compile_ms"][row] or 0.0, table["benchmark_ms"][row] or 0.0
+    """Returns the trial in one row of a table."""
+    milliseconds, error = table["time_ms"][row], table["error"][row]
+    build_ms, run_ms = table["compile_ms"][row] or 0.0, table["benchmark_ms"][row] or 0.0
     outcome: Timing | Failure
-    if said or milliseconds is None or isnan(milliseconds):
-        stage, _, rest = str(said).partition(": ")
-        known = _STAGES.get(stage)
-        place, kind = known or (Stage(stage) if stage in set(Stage) else Stage.VERIFY, Kind.RAISED)
-        outcome = Failure(place, kind, rest or stage or "it failed")
+    if error or milliseconds is None or isnan(milliseconds):
+        stage, _, rest = str(error).partition(": ")
+        stage_and_kind = _STAGES.get(stage)
+        failed_stage, kind = stage_and_kind or (Stage(stage) if stage in set(Stage) else Stage.VERIFY, Kind.RAISED)
+        outcome = Failure(failed_stage, kind, rest or stage or "it failed")
     else:
         outcome = Timing((milliseconds / 1e3,), "recorded")
-    return Trial(config, outcome, built / 1e3, ran / 1e3)
+    return Trial(config, outcome, build_ms / 1e3, run_ms / 1e3)
 
 
 def _error(trial: Trial) -> str:

@@ -1,1 +1,1 @@
-"""Bench: implementations of operators compared on the calls that programs make; two runs, two builds compared."""
+"""Benchmarks: implementations, runs and builds compared."""

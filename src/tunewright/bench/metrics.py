@@ -1,4 +1,4 @@
-"""Metrics: what is shown of a cell: numbers for machines, words for people."""
+"""Metrics of a cell: numbers for machines, text for people."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 
-from tunewright.bench.doubt import estimate, ratios
-from tunewright.bench.run import Bout, Cell, Run
-from tunewright.measure.stats import interval
+from tunewright.bench.intervals import estimate, log_ratios
+from tunewright.bench.results import BenchRun, CallComparison, Cell
 from tunewright.model.trial import median
-from tunewright.report import words
+from tunewright.report import formatting
+from tunewright.stats import interval
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """The numbers of a cell; None where there is none: it failed, or nobody knows how much it computes.
+class CellMetrics(msgspec.Struct, frozen=True):
+    """The metrics of a cell; None if it failed, or if its number of operations is unknown.
 
-    `speedup` is how many times the baseline's speed it has, from the rounds in which both ran, with a 95 % interval.
-    `roofline` is the share of what this machine can do at best.
+    `speedup` is its speed over the baseline's, from the rounds in which both ran, with a 95 % interval. `roofline` is
+    the share of the best that this machine can do.
     """
 
     latency: float | None = None
@@ -34,83 +34,86 @@ class Figures(msgspec.Struct, frozen=True):
     roofline: float | None = None
 
 
-def figures(run: Run, bout: Bout, cell: Cell, baseline: str) -> Figures:
-    """The numbers of one cell."""
-    every = [sample for sitting in cell.samples for sample in sitting]
-    if not every:
-        return Figures()
-    seconds, (low, high) = median(every), interval(every)
-    least, flops = run.roof.seconds(bout.work, bout.call.dtype), bout.work.flops
-    found = Figures(
+def cell_metrics(run: BenchRun, comparison: CallComparison, cell: Cell, baseline: str) -> CellMetrics:
+    """Returns the metrics of one cell."""
+    samples = [sample for repeat in cell.samples for sample in repeat]
+    if not samples:
+        return CellMetrics()
+    seconds, (low, high) = median(samples), interval(samples)
+    least, flops = run.roof.seconds(comparison.work, comparison.call.dtype), comparison.work.flops
+    metrics = CellMetrics(
         seconds,
         low,
         high,
         tflops=flops / seconds / 1e12 if flops else None,
-        gbps=bout.work.bytes / seconds / 1e9,
+        gbps=comparison.work.bytes / seconds / 1e9,
         accuracy=cell.error,
         compile_time=cell.build_seconds,
         roofline=least / seconds if least else None,
     )
-    first = bout.cell(baseline)
-    if first is None or not first.samples:
-        return found
-    speed = estimate(ratios(first.samples, cell.samples)).bounds() if first is not cell else (1.0, 1.0, 1.0)
-    return msgspec.structs.replace(found, speedup=speed[0], speedup_low=speed[1], speedup_high=speed[2])
+    base = comparison.cell(baseline)
+    if base is None or not base.samples:
+        return metrics
+    speedup, low, high = (
+        estimate(log_ratios(base.samples, cell.samples)).bounds() if base is not cell else (1.0, 1.0, 1.0)
+    )
+    return msgspec.structs.replace(metrics, speedup=speedup, speedup_low=low, speedup_high=high)
 
 
-def _latency(found: Figures, cell: Cell) -> str:
-    assert found.latency is not None
-    assert found.latency_low is not None
-    assert found.latency_high is not None
-    return f"{words.seconds(found.latency)} {words.spread(found.latency_low, found.latency_high, found.latency)}"
+def _latency(metrics: CellMetrics, cell: Cell) -> str:
+    assert metrics.latency is not None
+    assert metrics.latency_low is not None
+    assert metrics.latency_high is not None
+    spread = formatting.spread(metrics.latency_low, metrics.latency_high, metrics.latency)
+    return f"{formatting.seconds(metrics.latency)} {spread}"
 
 
-def _speedup(found: Figures, cell: Cell) -> str:
-    if found.speedup is None or found.speedup_low is None or found.speedup_high is None:
+def _speedup(metrics: CellMetrics, cell: Cell) -> str:
+    if metrics.speedup is None or metrics.speedup_low is None or metrics.speedup_high is None:
         return ""
-    if found.speedup_high > 1000 * found.speedup:
-        return f"about {words.ratio(found.speedup)}"
-    exact = found.speedup_low == found.speedup_high
-    return "1x" if exact else f"{found.speedup:.2f}x ({found.speedup_low:.2f} to {found.speedup_high:.2f})"
+    if metrics.speedup_high > 1000 * metrics.speedup:
+        return f"about {formatting.ratio(metrics.speedup)}"
+    exact = metrics.speedup_low == metrics.speedup_high
+    return "1x" if exact else f"{metrics.speedup:.2f}x ({metrics.speedup_low:.2f} to {metrics.speedup_high:.2f})"
 
 
-METRICS: dict[str, Callable[[Figures, Cell], str]] = {
+METRICS: dict[str, Callable[[CellMetrics, Cell], str]] = {
     "latency": _latency,
     "speedup": _speedup,
-    "tflops": lambda found, _: "" if found.tflops is None else f"{found.tflops:.3g}",
-    "gbps": lambda found, _: "" if found.gbps is None else f"{found.gbps:.3g}",
-    "accuracy": lambda found, _: "" if found.accuracy is None else f"{found.accuracy:.1e}",
-    "compile_time": lambda found, _: words.seconds(found.compile_time or 0.0),
-    "roofline": lambda found, _: "" if found.roofline is None else f"{100 * found.roofline:.0f} %",
+    "tflops": lambda metrics, _: "" if metrics.tflops is None else f"{metrics.tflops:.3g}",
+    "gbps": lambda metrics, _: "" if metrics.gbps is None else f"{metrics.gbps:.3g}",
+    "accuracy": lambda metrics, _: "" if metrics.accuracy is None else f"{metrics.accuracy:.1e}",
+    "compile_time": lambda metrics, _: formatting.seconds(metrics.compile_time or 0.0),
+    "roofline": lambda metrics, _: "" if metrics.roofline is None else f"{100 * metrics.roofline:.0f} %",
     "best_config": lambda _, cell: " ".join(f"{name}={value}" for name, value in cell.config.items()),
 }
-"""How each metric is said."""
+"""The text of each metric."""
 
-DEFAULT = ("latency", "speedup", "tflops", "gbps", "accuracy")
+DEFAULT_METRICS = ("latency", "speedup", "tflops", "gbps", "accuracy")
 
 
-def rows(run: Run, metrics: tuple[str, ...], baseline: str) -> list[list[str]]:
-    """A line for each cell: its call, implementation, metrics; or its mishap in their place."""
-    made = []
-    for bout, cell in run.cells():
-        head = [bout.call.operator, f"{bout.call.shape} {bout.call.dtype}", cell.implementation]
+def metric_rows(run: BenchRun, metrics: tuple[str, ...], baseline: str) -> list[list[str]]:
+    """Returns a row for each cell: its call, its implementation, and its metrics, or its failure in their place."""
+    rows = []
+    for comparison, cell in run.cells():
+        call = comparison.call
+        head = [call.operator, f"{call.shape} {call.dtype}", cell.implementation]
         if not cell.samples:
-            made.append([*head, *("-" for _ in metrics), str(cell.mishap or "not run")])
+            rows.append([*head, *("-" for _ in metrics), str(cell.failure or "not run")])
             continue
-        found = figures(run, bout, cell, baseline)
-        made.append([*head, *(METRICS[name](found, cell) for name in metrics), ""])
-    return made
+        values = cell_metrics(run, comparison, cell, baseline)
+        rows.append([*head, *(METRICS[name](values, cell) for name in metrics), ""])
+    return rows
 
 
-def flat(run: Run, baseline: str) -> list[dict[str, Any]]:
-    """The same for machines: equal fields in every row."""
-    made = []
-    for bout, cell in run.cells():
-        call, found = bout.call, msgspec.structs.asdict(figures(run, bout, cell, baseline))
+def flat_rows(run: BenchRun, baseline: str) -> list[dict[str, Any]]:
+    """Returns a row for each cell with numbers instead of text, and equal fields in every row."""
+    rows = []
+    for comparison, cell in run.cells():
+        call, values = comparison.call, msgspec.structs.asdict(cell_metrics(run, comparison, cell, baseline))
         head = {"operator": call.operator, "sizes": call.shape, "dtype": call.dtype, "count": call.count}
         config = " ".join(f"{name}={value}" for name, value in cell.config.items())
-        kind, reason = (cell.mishap.kind, cell.mishap.reason) if cell.mishap else ("", "")
-        made.append(
-            {**head, "implementation": cell.implementation, **found, "config": config, "mishap": kind, "reason": reason}
-        )
-    return made
+        kind, reason = (cell.failure.kind, cell.failure.reason) if cell.failure else ("", "")
+        end = {"config": config, "mishap": kind, "reason": reason}
+        rows.append({**head, "implementation": cell.implementation, **values, **end})
+    return rows

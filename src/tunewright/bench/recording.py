@@ -1,4 +1,4 @@
-"""Recording: which operators and tuned kernels a program calls, with which sizes, and how often."""
+"""Records which operators and tuned kernels a program calls, with which sizes, and how often."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from tunewright.bench.calls import Call, Suite
-from tunewright.bench.watching import OPERATOR
+from tunewright.bench.calls import CallSuite, OperatorCall
+from tunewright.bench.tracing import OPERATOR
 from tunewright.errors import WireError
-from tunewright.remarks import Remarks
-from tunewright.sharing import wire
+from tunewright.lazy_logging import LazyLogger
+from tunewright.stores import serialization
 
-log = Remarks(__name__)
+log = LazyLogger(__name__)
 
 # Python runs a module of this name when it starts; one that was there before is then run as well.
 _SITE = """import sys
 sys.path.remove({here!r})
-del sys.modules["sitecustomize"]
+ours = sys.modules.pop("sitecustomize")
 from importlib.util import module_from_spec, spec_from_file_location
-spec = spec_from_file_location("tunewright_watching", {watching!r})
-watching = module_from_spec(spec)
-spec.loader.exec_module(watching)
-watching.install({folder!r})
+spec = spec_from_file_location("tunewright_tracing", {tracing!r})
+tracing = module_from_spec(spec)
+spec.loader.exec_module(tracing)
+tracing.install({folder!r})
 try:
     import sitecustomize
 except ImportError:
-    pass
+    sys.modules["sitecustomize"] = ours
 """
 
-WATCHING = str(Path(__file__).with_name("watching.py"))
+TRACING = str(Path(__file__).with_name("tracing.py"))
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """Calls of one kind: of what, with which sizes and dtype, how often."""
+class RecordedCall(msgspec.Struct, frozen=True):
+    """Calls of one operator or kernel with the same sizes and dtype, and their count."""
 
     kind: str
     name: str
@@ -48,50 +48,61 @@ class Seen(msgspec.Struct, frozen=True):
     count: int
 
 
-def record(command: Sequence[str]) -> tuple[Suite, int]:
-    """What a command, and every Python that it starts, calls; and its exit status."""
-    with TemporaryDirectory(prefix="tunewright-record-") as place:
-        site, folder = Path(place, "site"), Path(place, "seen")
+def record(command: Sequence[str]) -> tuple[CallSuite, int]:
+    """Runs a command; returns what it and every Python that it starts call, and its exit status."""
+    with TemporaryDirectory(prefix="tunewright-record-") as temporary:
+        site, folder = Path(temporary, "site"), Path(temporary, "seen")
         site.mkdir()
         folder.mkdir()
-        (site / "sitecustomize.py").write_text(_SITE.format(here=str(site), watching=WATCHING, folder=str(folder)))
-        given = dict(os.environ)  # noqa: TID251 - handed on
-        paths = [str(site), *filter(None, [given.get("PYTHONPATH")])]
-        done = subprocess.run(command, env={**given, "PYTHONPATH": os.pathsep.join(paths)}, check=False)
-        return _gathered(folder), done.returncode
+        (site / "sitecustomize.py").write_text(_SITE.format(here=str(site), tracing=TRACING, folder=str(folder)))
+        environ = dict(os.environ)  # noqa: TID251 - handed on
+        paths = [str(site), *filter(None, [environ.get("PYTHONPATH")])]
+        process = subprocess.run(command, env={**environ, "PYTHONPATH": os.pathsep.join(paths)}, check=False)
+        return _collect(folder), process.returncode
 
 
-def _gathered(folder: Path) -> Suite:
-    """What all processes saw, the most frequent first."""
+def _collect(folder: Path) -> CallSuite:
+    """Returns the calls of all processes, the most frequent first."""
     counts: Counter[bytes] = Counter()
     for path in sorted(folder.iterdir()):
         try:
-            for seen in wire.decode(path.read_bytes(), list[Seen]):
-                counts[wire.encode(msgspec.structs.replace(seen, count=0))] += seen.count
+            for recorded in serialization.decode(path.read_bytes(), list[RecordedCall]):
+                counts[serialization.encode(msgspec.structs.replace(recorded, count=0))] += recorded.count
         except WireError as error:
-            log.warning("what one process called is lost: %s", error)
-    every = [msgspec.structs.replace(wire.decode(body, Seen), count=count) for body, count in counts.most_common()]
-    calls = [Call(one.name, one.sizes, one.dtype, one.count) for one in every if one.kind == OPERATOR]
-    kernels = [{"name": one.name, "sizes": one.sizes, "dtype": one.dtype, "count": one.count}
-               for one in every if one.kind != OPERATOR]  # fmt: skip
-    return Suite(tuple(calls), f"recorded with Python {sys.version.split()[0]}", tuple(kernels))
+            log.warning("the calls of one process are lost: %s", error)
+    records = [
+        msgspec.structs.replace(serialization.decode(body, RecordedCall), count=count)
+        for body, count in counts.most_common()
+    ]
+    calls = [
+        OperatorCall(record.name, record.sizes, record.dtype, record.count)
+        for record in records
+        if record.kind == OPERATOR
+    ]
+    kernels = [
+        {"name": record.name, "sizes": record.sizes, "dtype": record.dtype, "count": record.count}
+        for record in records
+        if record.kind != OPERATOR
+    ]
+    return CallSuite(tuple(calls), f"recorded with Python {sys.version.split()[0]}", tuple(kernels))
 
 
-def as_toml(suite: Suite) -> str:
-    """A suite as the file that `--shapes` reads."""
+def as_toml(suite: CallSuite) -> str:
+    """Returns a suite in the format that `--shapes` reads."""
     lines = [f"about = {_quoted(suite.about)}"]
     for call in suite.call:
-        lines += ["", "[[call]]", f"operator = {_quoted(call.operator)}", *_rest(call.sizes, call.dtype, call.count)]
-    for one in suite.kernel:
-        lines += ["", "[[kernel]]", f"name = {_quoted(one['name'])}", *_rest(one["sizes"], one["dtype"], one["count"])]
+        lines += ["", "[[call]]", f"operator = {_quoted(call.operator)}", *_fields(call.sizes, call.dtype, call.count)]
+    for kernel in suite.kernel:
+        fields = _fields(kernel["sizes"], kernel["dtype"], kernel["count"])
+        lines += ["", "[[kernel]]", f"name = {_quoted(kernel['name'])}", *fields]
     return "\n".join(lines) + "\n"
 
 
-def _rest(sizes: dict[str, int], dtype: str, count: int) -> list[str]:
+def _fields(sizes: dict[str, int], dtype: str, count: int) -> list[str]:
     inner = ", ".join(f"{_quoted(name)} = {size}" for name, size in sizes.items())
     return [f"sizes = {{ {inner} }}", f"dtype = {_quoted(dtype)}", f"count = {count}"]
 
 
 def _quoted(text: str) -> str:
-    """A TOML string; TOML's escapes are JSON's."""
-    return wire.encode(text).decode()
+    """Returns a TOML string; TOML's escapes are JSON's."""
+    return serialization.encode(text).decode()

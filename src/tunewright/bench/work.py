@@ -1,4 +1,4 @@
-"""Work: how much a call computes, and what this machine can do at best: the roof over every implementation."""
+"""The work of a call in operations and bytes, and the roofline of this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from math import prod
 
 import msgspec
 
-from tunewright.bench.calls import Call
+from tunewright.bench.calls import OperatorCall
+from tunewright.report.roofline import Roofline
 
 FLOPS: dict[str, Callable[..., float]] = {
     "gemm": lambda M, K, N: 2 * M * K * N,
@@ -19,24 +20,24 @@ FLOPS: dict[str, Callable[..., float]] = {
     "transpose": lambda M, N: 0,
     "reduce": lambda M, N: M * N,
 }
-"""Operations of the standard operators as they are usually counted: an exponential is one."""
+"""Operations of the standard operators, as usually counted: an exponential is one."""
 
-DENSE = 8.0
-"""Operations a byte from which the processor limits a call, not its memory, nearly everywhere."""
+DENSE_INTENSITY = 8.0
+"""Operations a byte from which nearly every machine is limited by its processor, not its memory."""
 
-NEAR = 32 << 20
-"""Bytes up to which caches hold most of a call: how busy others keep the memory says little of it."""
+CACHED_BYTES = 32 << 20
+"""Bytes up to which caches hold most of a call, so that other programs' use of the memory matters little."""
 
 
-class Work(msgspec.Struct, frozen=True):
-    """What a call takes at least: operations (None where nobody knows), and bytes read and written once."""
+class CallWork(msgspec.Struct, frozen=True):
+    """The least work of a call: operations (None if unknown), and bytes read and written once."""
 
     flops: float | None
     bytes: int
 
     @classmethod
-    def of(cls, call: Call, nbytes: int) -> Work:
-        """By the call's sizes and the bytes of all its arrays."""
+    def of(cls, call: OperatorCall, nbytes: int) -> CallWork:
+        """Returns the work of a call, by its sizes and the bytes of all its arrays."""
         count = FLOPS.get(call.operator)
         return cls(float(count(**call.sizes)) if count else None, nbytes)
 
@@ -47,32 +48,28 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the processor, and not its memory, is what limits it."""
-        return self.bytes <= NEAR or (self.intensity or 0) >= DENSE
+        """Whether the processor, not the memory, limits the call."""
+        return self.bytes <= CACHED_BYTES or (self.intensity or 0) >= DENSE_INTENSITY
 
 
-class Roof(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What this machine reached: bytes a second by how many there are in all, operations a second by dtype."""
+class MachineRoofline(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What this machine reaches: bytes a second by working set, and operations a second by dtype."""
 
     bandwidths: tuple[tuple[int, float], ...] = ()
     peaks: dict[str, float] = {}
 
     @property
     def bandwidth(self) -> float:
-        """Of what no cache holds."""
+        """Bytes a second of the largest working set, which no cache holds; 0 if none was measured."""
         return self.bandwidths[-1][1] if self.bandwidths else 0.0
 
-    def _bandwidth(self, nbytes: int) -> float:
-        """Of the caches that so many bytes just fit into."""
-        return next((rate for size, rate in self.bandwidths if size >= nbytes), self.bandwidth)
-
-    def seconds(self, work: Work, dtype: str) -> float | None:
-        """The least that such work takes here by these two limits; None if a limit is not known."""
+    def seconds(self, work: CallWork, dtype: str) -> float | None:
+        """Returns the least time that `work` takes here; None if one of its limits was not measured."""
         if not self.bandwidth or work.flops is None or (work.flops and dtype not in self.peaks):
             return None
-        return max(work.bytes / self._bandwidth(work.bytes), work.flops / self.peaks[dtype] if work.flops else 0.0)
+        return Roofline(self.peaks.get(dtype, 0.0), self.bandwidths).least_seconds(work.bytes, work.flops)[0]
 
 
-def volume(call: Call) -> int:
-    """A number that grows with a call's sizes, to put calls of one operator in order."""
+def call_volume(call: OperatorCall) -> int:
+    """Returns a number that grows with a call's sizes, to sort calls of one operator."""
     return prod(call.sizes.values())

@@ -1,1 +1,1 @@
-"""What a kernel is tried on and judged by."""
+"""Test cases: example inputs, expected results and tolerances."""

@@ -1,4 +1,4 @@
-"""Arguments: private copies that can be put back; outputs start poisoned, arrays lie between guard zones."""
+"""Arguments: private copies that can be reset; outputs start poisoned, and arrays lie between guard zones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GUARD = 4096
 POISON = 0xA5
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
-"""What no launch can change."""
+"""Immutable types, which no launch can change."""
 
 
 class Arguments:
-    """Private copies of a call's arguments: arrays between guard zones, restored or poisoned at will."""
+    """Private copies of a call's arguments; arrays lie between guard zones."""
 
     def __init__(self, parameters: Sequence[Parameter], args: Sequence[Any]) -> None:
         self.parameters = tuple(parameters)
@@ -36,7 +36,7 @@ class Arguments:
         return sum(value.nbytes for value in self.values if isinstance(value, np.ndarray))
 
     def reset(self) -> None:
-        """Arguments as they were, outputs poisoned, guards fresh."""
+        """Restores arguments, poisons outputs and renews the guard zones."""
         for i, (parameter, guarded) in enumerate(zip(self.parameters, self._guarded, strict=True)):
             if guarded is not None:
                 view, memory = guarded
@@ -49,7 +49,7 @@ class Arguments:
                 self.values[i] = deepcopy(self.pristine[i])
 
     def restorer(self) -> Callable[[], None] | None:
-        """What puts back the arguments that a launch has just read and changed; None if it changed none.
+        """Returns a function that restores the arguments a launch has read and changed; None if it changed none.
 
         Call it after one launch on fresh arguments.
         """
@@ -60,29 +60,29 @@ class Arguments:
             and (parameter.role is None or (parameter.role.reads and parameter.role.writes))
             and not _same_bytes(self.values[i], self.pristine[i])
         ]
-        loose = [
+        changed_containers = [
             i
             for i, value in enumerate(self.values)
             if isinstance(value, list | dict) and _differs(value, self.pristine[i])
         ]
-        if not changed and not loose:
+        if not changed and not changed_containers:
             return None
 
-        # Of these very objects: a later reset may put others in their place.
+        # These objects, not the indices: a later reset may replace them.
         arrays = [(self.values[i], self.pristine[i]) for i in changed]
-        others = [(self.values[i], self.pristine[i]) for i in loose]
+        containers = [(self.values[i], self.pristine[i]) for i in changed_containers]
 
         def restore() -> None:
             for array, before in arrays:
                 array[...] = before
-            for thing, before in others:
-                thing.clear()
-                (thing.extend if isinstance(thing, list) else thing.update)(deepcopy(before))
+            for container, before in containers:
+                container.clear()
+                (container.extend if isinstance(container, list) else container.update)(deepcopy(before))
 
         return restore
 
     def damage(self) -> str | None:
-        """What a launch wrote where it must not, in words."""
+        """Returns what a launch wrote where it must not; None if all is well."""
         for parameter, guarded, before in zip(self.parameters, self._guarded, self.pristine, strict=True):
             if guarded is None:
                 continue
@@ -95,13 +95,13 @@ class Arguments:
                 continue
             if not parameter.role.writes and not _same_bytes(view, before):
                 return f"it wrote to its input {parameter.name}"
-            if not parameter.role.reads and (missed := _still_poisoned(view)):
-                where = f"{missed:,} of {view.size:,} elements of {parameter.name}"
+            if not parameter.role.reads and (unwritten := _still_poisoned(view)):
+                where = f"{unwritten:,} of {view.size:,} elements of {parameter.name}"
                 return f"it left {where} unwritten (if that is right, declare {parameter.name} as InOut, not Out)"
         return None
 
     def results(self, returned: Any) -> dict[str, Any]:
-        """What a launch is judged by: arrays declared as written, else what it returned, else any array."""
+        """Returns the results of a launch: arrays declared as written, else the returned value, else any array."""
         written = {
             p.name: value for p, value in zip(self.parameters, self.values, strict=True) if p.role and p.role.writes
         }
@@ -109,29 +109,29 @@ class Arguments:
             return written
         if returned is not None:
             return {"the result": returned}
-        loose = zip(self.parameters, self.values, strict=True)
-        return {p.name: value for p, value in loose if p.role is None and not isinstance(value, PLAIN)}
+        pairs = zip(self.parameters, self.values, strict=True)
+        return {p.name: value for p, value in pairs if p.role is None and not isinstance(value, PLAIN)}
 
 
 def _guarded(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """An array of the same shape and order of strides, dense, with guard zones before and after it."""
+    """Returns a dense array of the same shape and order of strides, with guard zones before and after it."""
     model = np.empty_like(array)
     memory = np.empty(model.nbytes + 2 * GUARD, dtype=np.uint8)
-    # No better aligned than numpy's own arrays are: candidates shall be timed as they will be used.
+    # Aligned no better than numpy's own arrays, so that candidates are timed as they will be used.
     return np.ndarray(model.shape, model.dtype, memory.data, GUARD, model.strides if model.size else None), memory
 
 
 def _poison(view: NDArray[Any]) -> None:
-    """Fill an output with what no kernel computes by chance, so that leaving it unwritten shows.
+    """Fills an output with a value that no kernel computes by chance, to detect unwritten elements.
 
-    For floats that is the NaN whose bits are all ones; integers keep the pattern of the guards.
+    For floats that is the NaN whose bits are all ones; integers keep the pattern of the guard zones.
     """
     if view.dtype.kind in "fc":
         view[...] = np.frombuffer(b"\xff" * view.itemsize, view.dtype)[0]
 
 
 def _still_poisoned(view: NDArray[Any]) -> int:
-    """How many elements of an output were never written, as far as their dtype can show it."""
+    """Returns how many elements of an output were never written, as far as the dtype can show it."""
     if view.dtype.kind not in "fc" or not view.size:
         return 0
     raw = np.ascontiguousarray(view).view(np.uint8).reshape(view.size, view.itemsize)
@@ -139,7 +139,7 @@ def _still_poisoned(view: NDArray[Any]) -> int:
 
 
 def _differs(value: Any, before: Any) -> bool:
-    """Whether a list or dictionary is another than before; what cannot be compared may be."""
+    """Whether a list or dictionary differs from before; True if they cannot be compared."""
     try:
         return bool(value != before)
     except ValueError:  # arrays in it
@@ -147,7 +147,7 @@ def _differs(value: Any, before: Any) -> bool:
 
 
 def _same_bytes(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Equality that tells NaN from NaN and 0 from -0."""
+    """Whether two arrays are equal bit for bit: distinguishes NaNs, and 0 from -0."""
     if a.dtype.hasobject:
         return bool(np.array_equal(a, b))
     return np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()

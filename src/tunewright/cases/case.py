@@ -1,4 +1,4 @@
-"""Case: inputs like the real ones, and how often they come."""
+"""Cases: inputs like the real ones, and how often they occur."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 
 from tunewright.errors import SignatureError
 
-Maker = Callable[..., Sequence[Any]]
+MakeInputs = Callable[..., Sequence[Any]]
 """Makes the arguments of a call from named sizes."""
 
 
 class Case:
-    """One kind of call that a decision must serve: `Case(weight=900, M=100)`, `Case(inputs=skewed, weight=3)`.
+    """A kind of call that a decision is made for.
 
-    Configs are judged by the weighted mean time over all cases that a decision covers. Sizes left out are those of
-    the call at hand; `inputs` makes the arguments, where random arrays are not like the real ones.
+    Configs are compared by the weighted mean time over all cases. Sizes that are not given are those of the call at
+    hand; `inputs` makes the arguments if random arrays are not like the real ones.
+
+    Example: `tune(space, cases=[Case(weight=900, M=100), Case(weight=3, inputs=skewed)])`
     """
 
-    def __init__(self, *, weight: float = 1.0, inputs: Maker | None = None, **sizes: int) -> None:
+    def __init__(self, *, weight: float = 1.0, inputs: MakeInputs | None = None, **sizes: int) -> None:
         if not (isfinite(weight) and weight > 0):
             raise SignatureError(f"the weight of a case is a positive number, such as a call count, not {weight!r}")
         self.weight, self.inputs, self.sizes = float(weight), inputs, sizes

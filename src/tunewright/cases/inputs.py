@@ -1,4 +1,4 @@
-"""Inputs: a recipe for arguments, small enough to travel and the same everywhere."""
+"""Inputs: serializable recipes for arguments, which give the same values in every process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tunewright.errors import SignatureError
 from tunewright.model.signature import NO_DEFAULT, Parameter
 
-NARROW = "bfloat16"
+BFLOAT16 = "bfloat16"
 
 
 class Array(msgspec.Struct, frozen=True, tag="array"):
@@ -23,11 +23,11 @@ class Array(msgspec.Struct, frozen=True, tag="array"):
     order: tuple[int, ...] = ()
 
     def make(self, rng: np.random.Generator) -> NDArray[Any]:
-        """The array: normal floats, small integers, fair bools."""
+        """Returns the array: normal floats, small integers or random bools."""
         order = self.order or tuple(range(len(self.shape)))
         shape = tuple(self.shape[i] for i in order)
         dtype = _dtype(self.dtype)
-        if dtype.kind in "fc" or dtype.name == NARROW:
+        if dtype.kind in "fc" or dtype.name == BFLOAT16:
             base = rng.standard_normal(shape, dtype=np.float32 if dtype.itemsize <= 4 else np.float64).astype(dtype)
         elif dtype.kind in "iu":
             base = rng.integers(0 if dtype.kind == "u" else -8, 8, size=shape).astype(dtype)
@@ -49,9 +49,9 @@ class Scalar(msgspec.Struct, frozen=True, tag="scalar"):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """Either a list of recipes, or only named sizes for the kernel's own `inputs=` function.
+    """Recipes for arguments, or only named sizes for the kernel's own `inputs=` function.
 
-    `case` is the number of the declared case it stands for, if any, and `weight` how often that is called.
+    `case` is the number of the declared case, -1 if there is none, and `weight` its weight.
     """
 
     args: tuple[Array | Scalar, ...] = ()
@@ -61,31 +61,31 @@ class Inputs(msgspec.Struct, frozen=True):
     weight: float = 1.0
 
     def make(self) -> list[Any]:
-        """Fresh arguments; the same every time and in every process."""
+        """Returns fresh arguments; the same every time and in every process."""
         rng = np.random.default_rng(self.seed)
         return [arg.make(rng) for arg in self.args]
 
     @classmethod
     def like(cls, parameters: Sequence[Parameter], args: Sequence[Any], dims: Mapping[str, int]) -> Inputs:
-        """A recipe for arguments like `args`; named dimensions take their size from `dims`."""
+        """Returns a recipe for arguments like `args`; named dimensions get their size from `dims`."""
         return cls(tuple(_like(p, arg, dims) for p, arg in zip(parameters, args, strict=True)), dict(dims))
 
     @classmethod
     def of_dims(cls, parameters: Sequence[Parameter], dims: Mapping[str, int], dtype: str) -> Inputs:
-        """A recipe from the declaration alone: arrays by their named dimensions, ints by name."""
-        made: list[Array | Scalar] = []
+        """Returns a recipe from the declaration alone: arrays by their named dimensions, ints by name."""
+        recipes: list[Array | Scalar] = []
         for parameter in parameters:
             role = parameter.role
             if role is not None and role.dims:
                 if missing := [d for d in role.dims if isinstance(d, str) and d not in dims]:
                     raise SignatureError(f"no size given for {', '.join(missing)} of {parameter.name}")
-                made.append(Array(tuple(d if isinstance(d, int) else dims[d] for d in role.dims), dtype))
+                recipes.append(Array(tuple(d if isinstance(d, int) else dims[d] for d in role.dims), dtype))
             elif parameter.name in dims:
-                made.append(Scalar(dims[parameter.name]))
+                recipes.append(Scalar(dims[parameter.name]))
             elif parameter.default is not NO_DEFAULT:
-                made.append(Scalar(parameter.default))
+                recipes.append(Scalar(parameter.default))
             elif parameter.kind is float:
-                made.append(Scalar(1.0))
+                recipes.append(Scalar(1.0))
             elif parameter.kind is not None:
                 raise SignatureError(f"no value given for {parameter.name}; add {parameter.name}=... to the sizes")
             else:
@@ -93,14 +93,14 @@ class Inputs(msgspec.Struct, frozen=True):
                     f"cannot make {parameter.name!r} from sizes alone: name its dimensions, as in "
                     f'`{parameter.name}: In("M", "K")`, or give the kernel an `inputs=` function'
                 )
-        return cls(tuple(made), dict(dims))
+        return cls(tuple(recipes), dict(dims))
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    """The dtype of that name; bfloat16 is one only once the package that brings it is loaded."""
-    if name == NARROW:
+    """Returns the dtype of this name; bfloat16 needs a package that defines it."""
+    if name == BFLOAT16:
         try:
-            import ml_dtypes  # noqa: PLC0415 - only for those who have such arrays
+            import ml_dtypes  # noqa: PLC0415 - only needed for such arrays
         except ImportError as error:
             raise SignatureError("arrays of bfloat16 need a package; try: pip install ml_dtypes") from error
         name = ml_dtypes.bfloat16

@@ -1,4 +1,4 @@
-"""Bundle: what was tuned as one signed file: made, checked, shown, compared, merged, applied."""
+"""`tunewright bundle`: decisions and builds as one signed file."""
 
 from __future__ import annotations
 
@@ -9,36 +9,46 @@ from typing import Any, TypeVar
 
 import click
 
-from tunewright.cli import arriving, output
-from tunewright.cli.targets import json_option, kernel_at, session_for, store_option
-from tunewright.errors import BundleError, NoDecision
+from tunewright.cli import output
+from tunewright.cli.lazy_group import CommandEntry, LazyGroup
+from tunewright.cli.targets import json_option, load_kernel, make_session, store_option
+from tunewright.errors import NoDecision
 from tunewright.model.decision import Decision
+from tunewright.model.key import Key
 from tunewright.ports import plugins
-from tunewright.report import words
+from tunewright.report import formatting
 from tunewright.session import Session
-from tunewright.sharing import artefacts
-from tunewright.sharing.offers import Shelves
-from tunewright.sharing.settling import settled
+from tunewright.stores import artifacts
+from tunewright.stores.capabilities import KeepsNamespaces
+from tunewright.stores.conflicts import resolve_conflict
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def trust_options(function: F) -> F:
-    """`--signers` and `--pin`."""
+    """Adds the options `--signers` and `--pin`."""
     signers = click.option("--signers", type=FILE, help="Who may sign: a public key and a name on each line.")
     pin = click.option("--pin", help="The digest that the bundle must have.")
     return signers(pin(function))
 
 
-@click.group()
+VERIFY = CommandEntry(
+    "tunewright.cli.bundle_verify",
+    "verify",
+    "Check who signed FILE, and read every decision in it.",
+    extension="shipping",
+)
+
+
+@click.group(cls=LazyGroup, entries={"verify": VERIFY}, path=("bundle",))
 def bundle() -> None:
-    """Make, check and use bundles: what was tuned as one signed file."""
+    """Build, check and apply bundles: decisions as one signed file."""
 
 
-def _opened(path: Path, signers: Path | None, pin: str | None) -> Any:
-    """The bundle at `path`, verified."""
-    return plugins.load("stores", "bundle").trusted(path, signers, pin)
+def open_bundle(path: Path, signers: Path | None, pin: str | None) -> Any:
+    """Returns the bundle at `path` after its signer or digest was checked."""
+    return plugins.load("stores", "bundle").open_trusted(path, signers, pin)
 
 
 @bundle.command()
@@ -51,83 +61,54 @@ def key(file: Path) -> None:
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     try:
-        public = signing.new_key(file)
+        public = signing.generate_key(file)
     except FileExistsError as error:
-        raise click.UsageError(f"{file} is there already; a key is never overwritten") from error
-    output.say(f"{public} {file.stem}")
+        raise click.UsageError(f"{file} exists already; a key is never overwritten") from error
+    output.echo(f"{public} {file.stem}")
 
 
 @bundle.command()
 @click.argument("file", type=FILE)
 @click.argument("kernels", nargs=-1)
-@click.option("--sign", type=FILE, help="The key to sign with, as `tunewright bundle key` makes it.")
-@click.option("--bare", is_flag=True, help="Decisions alone, without what was built for them.")
-@click.option("--note", default="", help="A sentence for whoever opens it.")
+@click.option("--sign", type=FILE, help="The private key to sign with, as made by `tunewright bundle key`.")
+@click.option("--bare", is_flag=True, help="Only decisions, without builds.")
+@click.option("--note", default="", help="A sentence for whoever opens the bundle.")
 @store_option
 @json_option
 def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **options: Any) -> None:
-    """Pack what is decided into FILE.
+    """Pack decisions into FILE.
 
-    For all kernels, or for KERNELS: names, or FILE.py:NAME. What was built of the configs decided comes along, so
-    that production compiles nothing. Of a kernel given as FILE.py:NAME what is missing is built first, and the
-    default too. Of Triton kernels what `tunewright triton prebuild` compiled comes along.
+    For all kernels, or for KERNELS: names, or FILE.py:NAME. Builds of the decided configs are included, so that
+    production compiles nothing. For a kernel given as FILE.py:NAME, missing builds are made first, and that of the
+    default. For Triton kernels, what `tunewright triton prebuild` compiled is included.
     """
-    from tunewright.fronts import packing  # noqa: PLC0415 - needs `cryptography`
-    from tunewright.stores.bundle import build as making  # noqa: PLC0415 - as above
+    from tunewright.shipping import pack  # noqa: PLC0415 - needs `cryptography`
+    from tunewright.stores.bundle import build as writer  # noqa: PLC0415 - as above
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - as above
 
-    found = [kernel_at(target) for target in kernels if ":" in target]
-    names = [name for name in kernels if ":" not in name] + [kernel.name for kernel in found]
-    session = session_for(None, {"store": options["store"]})
-    chosen = [decision for name in names or (None,) for decision in session.store.decisions(name)]
-    for kernel in found:
-        packing.build_all(kernel, [decision for decision in chosen if decision.key.kernel == kernel.name])
-    enclosed: list[making.Enclosure] = []
+    loaded = [load_kernel(target) for target in kernels if ":" in target]
+    names = [name for name in kernels if ":" not in name] + [kernel.name for kernel in loaded]
+    session = make_session(None, {"store": options["store"]})
+    decisions = [decision for name in names or (None,) for decision in session.store.decisions(name)]
+    for kernel in loaded:
+        pack.build_all(kernel, [decision for decision in decisions if decision.key.kernel == kernel.name])
+    attachments: list[writer.Attachment] = []
     if not options["bare"]:
-        enclosed += [*packing.enclosures(session, chosen, found), *packing.prebuilt(session, names)]
-    if not chosen and not enclosed:
+        attachments += [*pack.attachments(session, decisions, loaded), *pack.triton_artifacts(session, names)]
+    if not decisions and not attachments:
         raise NoDecision(f"nothing is decided for {', '.join(names) or 'any kernel'} in {session.settings.store_name}")
-    content = making.build(chosen, enclosed, note=note)
-    digest = making.write(file, content, signing.private_key(sign) if sign else None)
-    builds = sum(one.kind == "build" for one in enclosed)
+    content = writer.build(decisions, attachments, note=note)
+    digest = writer.write(file, content, signing.load_private_key(sign) if sign else None)
+    builds = sum(attachment.kind == "build" for attachment in attachments)
     if options["as_json"]:
-        made = {"file": str(file), "digest": digest, "decisions": len(chosen), "builds": builds}
-        output.as_json({**made, "races": len(enclosed) - builds, "signed": sign is not None})
+        answer = {"file": str(file), "digest": digest, "decisions": len(decisions), "builds": builds}
+        output.print_json({**answer, "races": len(attachments) - builds, "signed": sign is not None})
         return
-    output.say(
-        f"{file}: {words.counted(len(chosen), 'decision')}, {words.counted(builds, 'build')}, "
-        f"{words.size(len(content))}, " + ("signed" if sign else "not signed")
+    output.echo(
+        f"{file}: {formatting.counted(len(decisions), 'decision')}, {formatting.counted(builds, 'build')}, "
+        f"{formatting.size(len(content))}, " + ("signed" if sign else "not signed")
     )
-    output.say(f"pin it with {digest}")
-
-
-@bundle.command()
-@click.argument("file", type=FILE)
-@click.argument("kernels", nargs=-1)
-@trust_options
-@arriving.arrival_options
-@store_option
-@json_option
-def verify(file: Path, signers: Path | None, pin: str | None, as_json: bool, **options: Any) -> None:
-    """Check who signed FILE, and read every decision in it.
-
-    Or that it is the one pinned. With --here or --budget it is raced again on this machine; KERNELS say where
-    kernels are found: FILE.py:NAME. Exit status 1 if anything regressed.
-    """
-    store = _opened(file, signers, pin)
-    readable = list(store.decisions())
-    missing = store.manifest.decisions - len(readable)
-    told = {"digest": store.digest, "signer": store.signer, "decisions": len(readable), "unreadable": missing}
-    if not as_json:
-        vouched = f"signed by {store.signer}" if store.signer else "as pinned"
-        output.say(f"{file}: {vouched}, {words.counted(len(readable), 'decision')}")
-    told |= arriving.arrived(store, readable, options, speak=not as_json)
-    if as_json:
-        output.as_json(told)
-    if missing:
-        raise BundleError(f"{missing} of its decisions cannot be read; do not use it")
-    if told.get("objections") or told.get("regressed"):
-        sys.exit(1)
+    output.echo(f"pin it with {digest}")
 
 
 @bundle.command()
@@ -135,17 +116,21 @@ def verify(file: Path, signers: Path | None, pin: str | None, as_json: bool, **o
 @trust_options
 @json_option
 def show(file: Path, signers: Path | None, pin: str | None, as_json: bool) -> None:
-    """Show what FILE says of itself and what it decides."""
-    store = _opened(file, signers, pin)
+    """Show the manifest and the decisions of FILE."""
+    store = open_bundle(file, signers, pin)
     if as_json:
-        output.as_json({"digest": store.digest, "manifest": store.manifest, "decisions": list(store.decisions())})
+        output.print_json({"digest": store.digest, "manifest": store.manifest, "decisions": list(store.decisions())})
         return
-    said = store.manifest
-    output.say(f"{words.counted(said.decisions, 'decision')} by {said.made_by}; choice {said.choice[:16]}", "bold")
-    if said.note:
-        output.say(said.note)
-    rows = [(d.key.kernel, d.key.signature, d.key.device, d.config) for d in store.decisions()]
-    output.table(("kernel", "arguments", "device", "config"), rows)
+    manifest = store.manifest
+    count = formatting.counted(manifest.decisions, "decision")
+    output.echo(f"{count} by {manifest.made_by}; choice {manifest.choice[:16]}", "bold")
+    if manifest.note:
+        output.echo(manifest.note)
+    rows = [
+        (decision.key.kernel, decision.key.signature, decision.key.device, decision.config)
+        for decision in store.decisions()
+    ]
+    output.print_table(("kernel", "arguments", "device", "config"), rows)
 
 
 @bundle.command()
@@ -154,30 +139,34 @@ def show(file: Path, signers: Path | None, pin: str | None, as_json: bool) -> No
 @trust_options
 @json_option
 def diff(one: Path, other: Path, signers: Path | None, pin: str | None, as_json: bool) -> None:
-    """Say what OTHER decides otherwise than ONE. Exit status 1 if there is a difference."""
-    before, after = ({d.key: d for d in _opened(path, signers, pin).decisions()} for path in (one, other))
-    changes = [("gone", d, None) for k, d in before.items() if k not in after]
-    changes += [("new", None, d) for k, d in after.items() if k not in before]
-    changes += [("changed", d, after[k]) for k, d in before.items() if k in after and after[k].config != d.config]
+    """List the decisions in which OTHER differs from ONE. Exit status 1 if there is a difference."""
+    before, after = (
+        {decision.key: decision for decision in open_bundle(path, signers, pin).decisions()} for path in (one, other)
+    )
+    changes: list[tuple[str, Key, Decision | None, Decision | None]] = []
+    changes += [("gone", key, old, None) for key, old in before.items() if key not in after]
+    changes += [("new", key, None, new) for key, new in after.items() if key not in before]
+    changes += [
+        ("changed", key, old, after[key])
+        for key, old in before.items()
+        if key in after and after[key].config != old.config
+    ]
     if as_json:
-        output.as_json(
-            [{"what": what, "before": a and output.plain(a), "after": b and output.plain(b)} for what, a, b in changes]
+        output.print_json(
+            [
+                {"what": what, "before": old and output.to_builtins(old), "after": new and output.to_builtins(new)}
+                for what, _, old, new in changes
+            ]
         )
     else:
         rows = [
-            (what, _of(a, b).key.kernel, _of(a, b).key.signature, a.config if a else "", b.config if b else "")
-            for what, a, b in changes
+            (what, key.kernel, key.signature, old.config if old else "", new.config if new else "")
+            for what, key, old, new in changes
         ]
-        output.table(("", "kernel", "arguments", "before", "after"), rows)
-        output.say(f"{words.counted(len(changes), 'difference')}")
+        output.print_table(("", "kernel", "arguments", "before", "after"), rows)
+        output.echo(f"{formatting.counted(len(changes), 'difference')}")
     if changes:
         sys.exit(1)
-
-
-def _of(one: Decision | None, other: Decision | None) -> Decision:
-    found = one or other
-    assert found is not None
-    return found
 
 
 @bundle.command()
@@ -187,36 +176,46 @@ def _of(one: Decision | None, other: Decision | None) -> Decision:
 @trust_options
 @json_option
 def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path | None, **options: Any) -> None:
-    """Make FILE of several bundles.
+    """Merge several bundles into FILE.
 
-    Where SOURCES differ the better evidence wins, and that is said.
+    Where SOURCES differ, the decision with the better evidence is kept, and the conflict is listed.
     """
-    from tunewright.stores.bundle import build as making  # noqa: PLC0415 - needs `cryptography`
+    from tunewright.stores.bundle import build as writer  # noqa: PLC0415 - needs `cryptography`
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - as above
 
-    found: dict[Any, Decision] = {}
+    merged: dict[Key, Decision] = {}
     conflicts: list[tuple[Decision, Decision, str]] = []
-    enclosed: list[making.Enclosure] = []
+    attachments: list[writer.Attachment] = []
     for source in sources:
-        opened = _opened(source, signers, options["pin"])
+        opened = open_bundle(source, signers, options["pin"])
         for decision in opened.decisions():
-            standing = found.setdefault(decision.key, decision)
-            if standing != decision:
-                winner, reason = settled(standing, decision)
-                conflicts.append((winner, decision if winner is standing else standing, reason))
-                found[decision.key] = winner
-        for one in opened.enclosures.values():
-            enclosed.append(making.Enclosure(one.kind, one.name, opened.enclosed(one.kind, one.name), one.label))
-    content = making.build(found.values(), enclosed)
-    digest = making.write(file, content, signing.private_key(sign) if sign else None)
+            present = merged.setdefault(decision.key, decision)
+            if present != decision:
+                winner, reason = resolve_conflict(present, decision)
+                conflicts.append((winner, decision if winner is present else present, reason))
+                merged[decision.key] = winner
+        for item in opened.attachments.values():
+            body = opened.read_attachment(item.kind, item.name)
+            attachments.append(writer.Attachment(item.kind, item.name, body, item.label))
+    content = writer.build(merged.values(), attachments)
+    digest = writer.write(file, content, signing.load_private_key(sign) if sign else None)
     if options["as_json"]:
-        told = [{"kept": output.plain(a), "dropped": output.plain(b), "reason": why} for a, b, why in conflicts]
-        output.as_json({"file": str(file), "digest": digest, "decisions": len(found), "conflicts": told})
+        resolved = [
+            {"kept": output.to_builtins(kept), "dropped": output.to_builtins(dropped), "reason": reason}
+            for kept, dropped, reason in conflicts
+        ]
+        output.print_json({"file": str(file), "digest": digest, "decisions": len(merged), "conflicts": resolved})
         return
-    rows = [(a.key.kernel, a.key.signature, a.config, b.config, why) for a, b, why in conflicts]
+    rows = [
+        (kept.key.kernel, kept.key.signature, kept.config, dropped.config, reason)
+        for kept, dropped, reason in conflicts
+    ]
     if rows:
-        output.table(("kernel", "arguments", "kept", "dropped", "because"), rows)
-    output.say(f"{file}: {words.counted(len(found), 'decision')}, {words.counted(len(conflicts), 'conflict')} settled")
+        output.print_table(("kernel", "arguments", "kept", "dropped", "because"), rows)
+    output.echo(
+        f"{file}: {formatting.counted(len(merged), 'decision')}, "
+        f"{formatting.counted(len(conflicts), 'conflict')} resolved"
+    )
 
 
 @bundle.command()
@@ -227,37 +226,38 @@ def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path 
 def apply(file: Path, signers: Path | None, pin: str | None, store: str | None, as_json: bool) -> None:
     """Put the decisions of FILE into the store.
 
-    Builds go into the cache. What stood before stays in history: `tunewright store rollback` goes back.
+    Builds go into the cache. Earlier decisions stay in the history: `tunewright store rollback` restores them.
     """
-    source = _opened(file, signers, pin)
-    session = session_for(None, {"store": store})
-    source.heed(session.settings.cache_path)
+    source = open_bundle(file, signers, pin)
+    session = make_session(None, {"store": store})
+    source.apply_quarantine(session.settings.cache_path)
     changed = 0
     for decision in source.decisions():
-        if not source.is_held(decision.key) and session.store.get(decision.key) != decision:
+        if not source.is_quarantined(decision.key) and session.store.get(decision.key) != decision:
             session.store.put(decision)
             changed += 1
-    builds = _unpacked(source, session)
+    builds = _unpack(source, session)
     if as_json:
-        output.as_json({"decisions": source.manifest.decisions, "changed": changed, "builds": builds})
+        output.print_json({"decisions": source.manifest.decisions, "changed": changed, "builds": builds})
         return
-    output.say(
-        f"{words.counted(source.manifest.decisions, 'decision')} of {file} stand in {session.settings.store_name}, "
-        f"{changed} of them new or changed, with {words.counted(builds, 'build')}; "
-        "`tunewright store rollback KERNEL` goes back"
+    output.echo(
+        f"{formatting.counted(source.manifest.decisions, 'decision')} of {file} are in "
+        f"{session.settings.store_name}, "
+        f"{changed} of them new or changed, with {formatting.counted(builds, 'build')}; "
+        "`tunewright store rollback KERNEL` undoes that"
     )
 
 
-def _unpacked(source: Any, session: Session) -> int:
-    """Put what is enclosed where launches look for it; how many builds there are."""
+def _unpack(source: Any, session: Session) -> int:
+    """Puts attachments where launches look for them, and returns the number of builds."""
     labels = []
-    for (kind, name), one in source.enclosures.items():
-        content = source.enclosed(kind, name)
-        if kind == "build" and one.label is not None:
-            artefacts.unpack(session.settings.cache_path, content, one.label)
-            labels.append(one.label)
-        elif isinstance(session.store, Shelves):
+    for (kind, name), item in source.attachments.items():
+        content = source.read_attachment(kind, name)
+        if kind == "build" and item.label is not None:
+            artifacts.unpack(session.settings.cache_path, content, item.label)
+            labels.append(item.label)
+        elif isinstance(session.store, KeepsNamespaces):
             session.store.keep("races", name, content)
     if labels:
-        artefacts.apply(session.settings.cache_path, source.digest, labels)
+        artifacts.record_applied(session.settings.cache_path, source.digest, labels)
     return len(labels)

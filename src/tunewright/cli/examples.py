@@ -1,4 +1,4 @@
-"""Examples: what a person might type, shown below the help of each command."""
+"""Example command lines, shown below the help of each command."""
 
 from __future__ import annotations
 
@@ -33,21 +33,27 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tunewright trials gemm --save gemm.parquet",
     ),
     "space": ("tunewright space gemm.py:gemm --sample 5",),
+    "report": (
+        "tunewright report --out report.html",
+        "tunewright report --bundle tuned.bundle --signers signers --out b.html",
+    ),
+    "init": ("tunewright init saxpy", "tunewright init norm --kind python"),
+    "completion": ('eval "$(tunewright completion bash)"', "tunewright completion fish | source"),
     "race": (
         'tunewright race "sort -n data.txt" "sort -g data.txt"',
         "tunewright race sums.py:before sums.py:after --seconds 5 --plot race.png",
         "tunewright race --kernel gemm.py:gemm --shape 512,512,512 default decided VW=8,MR=4",
     ),
-    "quiet": ("tunewright quiet --seconds 10",),
+    "noise": ("tunewright noise --seconds 10",),
     "settings": ("TUNEWRIGHT_MODE=frozen tunewright settings", "tunewright settings --json"),
     "replay": (
         "tunewright replay --spaces spaces --strategies portfolio,anneal,random --seeds 10 --plot regret.png",
         "tunewright replay --spaces spaces --strategies mine.py:Mine,portfolio --cost",
     ),
     "replay import": ("tunewright replay import convolution_A100_T4.json.gz --out spaces",),
-    "audit": (
-        "tunewright audit configs",
-        'tunewright audit configs --shapes M=1,16,8192 --device "NVIDIA H100 80GB HBM3" --versions triton=3.4.0',
+    "tables audit": (
+        "tunewright tables audit configs",
+        'tunewright tables audit configs --shapes M=1,16,8192 --device "NVIDIA H100 80GB HBM3" --versions triton=3.4.0',
     ),
     "bundle key": ("tunewright bundle key team.pem > signers",),
     "bundle build": (
@@ -63,11 +69,20 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bundle diff": ("tunewright bundle diff old.bundle new.bundle --signers signers",),
     "bundle merge": ("tunewright bundle merge all.bundle a.bundle b.bundle --signers signers --sign team.pem",),
     "bundle apply": ("tunewright bundle apply tuned.bundle --signers signers",),
-    "campaign plan": ("tunewright campaign plan campaign.toml",),
-    "campaign run": ("tunewright campaign run campaign.toml",),
-    "campaign status": ("tunewright campaign status campaign.toml",),
-    "campaign resume": ("tunewright campaign resume campaign.toml",),
-    "campaign report": ("tunewright campaign report campaign.toml --json",),
+    "fleet plan": ("tunewright fleet plan campaign.toml",),
+    "fleet run": ("tunewright fleet run campaign.toml",),
+    "fleet status": ("tunewright fleet status campaign.toml",),
+    "fleet resume": ("tunewright fleet resume campaign.toml",),
+    "fleet report": ("tunewright fleet report campaign.toml --json",),
+    "service run": (
+        "tunewright service run --open",
+        "tunewright service run --store postgresql://db/tunewright --address 0.0.0.0 --proxied",
+    ),
+    "service token add": ("tunewright service token add ci --scope read --lasts 90d",),
+    "bench": ("tunewright bench gemm --shapes gpt2",),
+    "bench run": ("tunewright bench run gemm reduce --impl numpy,c --shapes gpt2 --save runs/a",),
+    "bench compare": ("tunewright bench compare runs/a runs/b", "tunewright bench compare --live old new --op gemm"),
+    "bench record": ("tunewright bench record -- python app.py",),
     "store stats": ("tunewright store stats --store postgresql://tuner@db/tunewright",),
     "store untuned": ("tunewright store untuned", "tunewright store untuned gemm --json"),
     "store history": ("tunewright store history gemm --device H100",),
@@ -82,7 +97,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "triton prebuild": (
         'tunewright triton prebuild attention.py:fwd --targets sm_80,sm_90,gfx942 --signature "*fp16,*fp16,i32:16"',
     ),
-    "triton moe": ('tunewright triton moe fused_moe configs --title "E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3"',),
+    "tables export": (
+        'tunewright tables export fused_moe configs --title "E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3"',
+    ),
     "mlir steps": (
         "tunewright mlir steps schedule.mlir payload.mlir",
         "tunewright mlir steps product.py:product --html steps.html",
@@ -91,9 +108,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def attach(command: click.Command, path: tuple[str, ...] = ()) -> None:
-    """Show the examples of a command, and of all below it, at the end of its help."""
+    """Adds examples to the help of a command and of the commands below it that are loaded."""
     if (lines := EXAMPLES.get(" ".join(path))) and command.epilog is None:
         command.epilog = "\b\nExamples:\n" + "\n".join(f"  $ {line}" for line in lines)
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            attach(inner, (*path, name))
+        lazy = getattr(command, "entries", {})  # these get their examples when they are loaded
+        for name in command.commands:
+            if name not in lazy:
+                attach(command.commands[name], (*path, name))

@@ -1,4 +1,4 @@
-"""Mlir: what each step of a schedule does to its payload; tuning of MLIR kernels."""
+"""`tunewright mlir`: the effect of each step of a schedule on its payload, and tuning of MLIR kernels."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 
 import click
 
-from tunewright.backends.mlir import engine
-from tunewright.backends.mlir.backend import Mlir
-from tunewright.backends.mlir.script import Script
-from tunewright.backends.mlir.steps import Schedule
-from tunewright.backends.mlir.writing import Payload
 from tunewright.cli import output
 from tunewright.cli.targets import json_option
 from tunewright.cli.tune import tune
 from tunewright.errors import ScheduleError
-from tunewright.fronts.tuned import Tuned
-from tunewright.pools.loading import find
-from tunewright.report.steps import Stage, counted, differences, page
+from tunewright.kernel.tuned import Tuned
+from tunewright.mlir import compiler
+from tunewright.mlir.backend import Mlir
+from tunewright.mlir.payload import Payload
+from tunewright.mlir.schedule import Schedule
+from tunewright.mlir.script import TransformScript
+from tunewright.mlir.step_report import StepSnapshot, diff_lines, diff_size, page
+from tunewright.pools.kernel_loader import load_target
 
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.group()
 def mlir() -> None:
-    """Schedules of MLIR payloads: see what each step does, and tune."""
+    """Show and tune schedules of MLIR payloads."""
 
 
 @mlir.command()
 @click.argument("schedule")
 @click.argument("payload", required=False)
-@click.option("--config", help="For a tuned kernel: knobs as variant=packed rows,mr=8; without, its default.")
+@click.option("--config", help="Knobs of a tuned kernel, as variant=packed rows,mr=8 (default: its default).")
 @click.option("--html", "page_at", type=click.Path(dir_okay=False, path_type=Path), help="Write a page instead.")
 @json_option
 def steps(schedule: str, payload: str | None, config: str | None, page_at: Path | None, as_json: bool) -> None:
@@ -43,69 +43,69 @@ def steps(schedule: str, payload: str | None, config: str | None, page_at: Path 
     brings its payload along. PAYLOAD is a file with MLIR, or FILE.py:NAME of a payload.
     """
     script, text = _read(schedule, payload, config)
-    named = {str(step): "\n".join(line.strip() for line in step.lines) for step in script.steps}
-    stages, failed = [], None
+    sources = {str(step): "\n".join(line.strip() for line in step.lines) for step in script.steps}
+    snapshots, failure = [], None
     try:
-        for name, code in engine.stages(text, script):
-            stages.append(Stage(name, named.get(name, ""), code))
+        for name, code in compiler.apply_steps(text, script):
+            snapshots.append(StepSnapshot(name, sources.get(name, ""), code))
     except ScheduleError as error:
-        failed = error
+        failure = error
     if page_at:
-        page_at.write_text(page(schedule, stages))
-        output.say(f"{len(stages) - 1} steps written to {page_at}")
+        page_at.write_text(page(schedule, snapshots))
+        output.echo(f"{len(snapshots) - 1} steps written to {page_at}")
     elif as_json:
-        output.as_json([stage._asdict() for stage in stages])
+        output.print_json([snapshot._asdict() for snapshot in snapshots])
     else:
-        _told(stages)
-    if failed:
-        raise failed
+        _print_steps(snapshots)
+    if failure:
+        raise failure
 
 
 mlir.add_command(tune)
 
 
-def _told(stages: list[Stage]) -> None:
-    """Differences on the terminal, one step after another."""
-    for before, stage in pairwise(stages):
-        lines = differences(before.code, stage.code)
-        output.say(f"{stage.name}  {counted(lines)}", "bold")
-        for line in stage.script.splitlines():
-            output.say(f"    {line}", "dim")
+def _print_steps(snapshots: list[StepSnapshot]) -> None:
+    """Prints the difference that each step makes."""
+    for before, after in pairwise(snapshots):
+        lines = diff_lines(before.code, after.code)
+        output.echo(f"{after.name}  {diff_size(lines)}", "bold")
+        for line in after.script.splitlines():
+            output.echo(f"    {line}", "dim")
         for line in lines:
-            output.say(line, _COLOURS.get(line[:1], ""))
-        output.say()
+            output.echo(line, _COLORS.get(line[:1], ""))
+        output.echo()
 
 
-def _read(schedule: str, payload: str | None, config: str | None) -> tuple[Script, str]:
-    """From what was typed to a script and the text of a payload."""
-    found = _at(schedule)
-    if isinstance(found, Tuned):
-        backend: Any = found.backend
+def _read(schedule: str, payload: str | None, config: str | None) -> tuple[TransformScript, str]:
+    """Returns the script and the text of the payload that were named."""
+    value = _load(schedule)
+    if isinstance(value, Tuned):
+        backend: Any = value.backend
         if not isinstance(backend, Mlir):
             raise click.UsageError(f"{schedule} is not built by Mlir, and has no schedule")
-        settings = found.space.require(_settings(found, config)) if config else found.default
-        return backend.script(settings), payload_text(payload) if payload else backend.payload.text
-    if isinstance(found, Schedule):
-        found = found.script()
-    if not isinstance(found, Script | str):
+        chosen = value.space.require(_parse_knobs(value, config)) if config else value.default
+        return backend.script(chosen), payload_text(payload) if payload else backend.payload.text
+    if isinstance(value, Schedule):
+        value = value.script()
+    if not isinstance(value, TransformScript | str):
         raise click.UsageError(
-            f"{schedule} is no schedule but a {type(found).__name__}; name a Schedule, or a kernel tuned with Mlir"
+            f"{schedule} is a {type(value).__name__}, not a schedule; name a Schedule, or a kernel tuned with Mlir"
         )
     if payload is None:
-        raise click.UsageError("say on which payload: tunewright mlir steps SCHEDULE PAYLOAD")
-    return found if isinstance(found, Script) else Script.parse(str(found)), payload_text(payload)
+        raise click.UsageError("name a payload: tunewright mlir steps SCHEDULE PAYLOAD")
+    return value if isinstance(value, TransformScript) else TransformScript.parse(str(value)), payload_text(payload)
 
 
 def payload_text(place: str) -> str:
-    """The MLIR at a file or FILE.py:NAME."""
-    found = _at(place)
-    if not isinstance(found, Payload | str):
-        raise click.UsageError(f"{place} is no payload but a {type(found).__name__}; name a file or a Payload")
-    return found.text if isinstance(found, Payload) else found
+    """Returns the MLIR at a file or FILE.py:NAME."""
+    value = _load(place)
+    if not isinstance(value, Payload | str):
+        raise click.UsageError(f"{place} is a {type(value).__name__}, not a payload; name a file or a Payload")
+    return value.text if isinstance(value, Payload) else value
 
 
-def _at(place: str) -> Any:
-    """The text of a file, or the object at FILE.py:NAME."""
+def _load(place: str) -> Any:
+    """Returns the text of a file, or the object at FILE.py:NAME."""
     path = Path(place)
     if path.is_file():
         return path.read_text()
@@ -113,12 +113,12 @@ def _at(place: str) -> Any:
     if not file or not Path(file).is_file():
         raise click.UsageError(f"no file {place}; give a file, or FILE.py:NAME")
     sys.path.insert(0, str(Path(file).resolve().parent))
-    return find(f"{Path(file).resolve()}:{name}")
+    return load_target(f"{Path(file).resolve()}:{name}")
 
 
-def _settings(kernel: Tuned, text: str) -> dict[str, Any]:
-    """Knobs as typed, each as that value of the space that reads the same."""
+def _parse_knobs(kernel: Tuned, text: str) -> dict[str, Any]:
+    """Returns knobs from text, each with the value of the space that is written the same."""
     typed = dict(part.strip().split("=", 1) for part in text.split(",") if "=" in part)
-    own = [*kernel.space.knobs, *(knob for variant in kernel.space.variants for knob in variant.knobs)]
-    values = {knob.name: {str(value): value for value in knob.values} for knob in own}
+    knobs = [*kernel.space.knobs, *(knob for variant in kernel.space.variants for knob in variant.knobs)]
+    values = {knob.name: {str(value): value for value in knob.values} for knob in knobs}
     return {name: values.get(name, {}).get(value, value) for name, value in typed.items()}

@@ -1,4 +1,4 @@
-"""Output: tables and colour for people, JSON for machines, plain text when piped."""
+"""Printing for commands: tables and color on a terminal, plain text when piped, JSON for programs."""
 
 from __future__ import annotations
 
@@ -8,50 +8,59 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from tunewright.sharing import wire
+from tunewright.stores import serialization
 
 
-def as_json(value: Any) -> None:
-    """One JSON value on one line."""
-    click.echo(wire.encode(value).decode())
+def print_json(value: Any) -> None:
+    """Prints one JSON value on one line."""
+    click.echo(serialization.encode(value).decode())
 
 
-def say(text: str = "", style: str = "") -> None:
-    """A line of text."""
-    text = harmless(text)
-    if sys.stdout.isatty():
-        Console().print(Text(text, style=style))
-    else:
+def echo(text: str = "", style: str = "") -> None:
+    """Prints a line of text, with a style if standard output is a terminal."""
+    text = escape_control(text)
+    if not sys.stdout.isatty():
         click.echo(text)
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Rows in columns: drawn on a terminal, aligned by blanks when piped."""
-    cells = [[harmless(str(cell)) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        drawn = Table(box=None, header_style="bold", pad_edge=False)
-        for head in heads:
-            drawn.add_column(head, overflow="fold")
-        for row in cells:
-            drawn.add_row(*map(Text, row))
-        Console().print(drawn)
         return
-    widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
-    for row in [list(heads), *cells]:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    from rich.console import Console  # noqa: PLC0415 - only for a terminal
+    from rich.text import Text  # noqa: PLC0415
+
+    Console().print(Text(text, style=style))
 
 
-def harmless(text: str) -> str:
-    """A text without what a terminal obeys: names and reasons may come from a file that somebody else wrote."""
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints rows in columns, aligned by blanks when piped."""
+    cells = [[escape_control(str(cell)) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich_table(heads, cells)
+        return
+    lines = [list(heads), *cells]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _print_rich_table(heads: Sequence[str], cells: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only for a terminal
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def escape_control(text: str) -> str:
+    """Returns text with control characters escaped: names and reasons may come from a file somebody else wrote."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
 
 
-def plain(value: Any) -> Any:
-    """A value of ours as plain dictionaries and lists, to be put into a larger JSON answer."""
-    return msgspec.json.decode(wire.encode(value))
+def to_builtins(value: Any) -> Any:
+    """Returns a value as plain dictionaries and lists, to be part of a larger JSON answer."""
+    return msgspec.json.decode(serialization.encode(value))

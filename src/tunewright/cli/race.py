@@ -1,4 +1,4 @@
-"""Race: compare commands, Python functions, or configs of a kernel, in interleaved rounds."""
+"""`tunewright race`: commands, Python functions or configs of a kernel, compared in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -16,40 +16,46 @@ import click
 import msgspec
 
 from tunewright.cli import output
-from tunewright.cli.contestants import config_of, one_clock, programs, require_working, shortened
-from tunewright.cli.targets import json_option, kernel_at, session_for, shape_option, sizes_of, store_option
+from tunewright.cli.race_candidates import (
+    parse_config,
+    parse_programs,
+    require_working,
+    shorten_names,
+    use_one_clock,
+)
+from tunewright.cli.targets import json_option, load_kernel, make_session, resolve_sizes, shape_option, store_option
 from tunewright.errors import NoDecision
 from tunewright.measure import race as racing
-from tunewright.measure.attempt import WALL_ROUNDS
-from tunewright.measure.clock import Visit
-from tunewright.measure.race import Race, Standing, Stopped, Terms
-from tunewright.report import raceplot, words
-from tunewright.report.raceplot import bounded, order
+from tunewright.measure.clock import Sampler
+from tunewright.measure.evaluator import WALL_ROUNDS
+from tunewright.measure.race import Race, RaceOptions, Standing, StopRace
+from tunewright.report import formatting, race_plot
+from tunewright.report.race_plot import has_interval, ranked_order
 from tunewright.spaces.config import Config
 
-FEW = 3
-"""Contestants of whom all run long enough to be compared with an interval, however slow."""
+ALL_PROTECTED = 3
+"""Up to so many candidates all run long enough to be compared with an interval, however slow they are."""
 
 
-def _compared(count: int) -> range:
-    return range(count if count <= FEW else 0)
+def _protected(count: int) -> range:
+    return range(count if count <= ALL_PROTECTED else 0)
 
 
-def _share(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """A share of one, typed as 1% or 0.01."""
+def _parse_share(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """Returns a fraction that was typed as 1% or 0.01."""
     number = text.strip()
     try:
         share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
         share = inf
     if not 0 < share < 1:
-        raise click.BadParameter(f"{text!r} is no share between 0 and 1; write it as 1% or 0.01")
+        raise click.BadParameter(f"{text!r} is not a fraction between 0 and 1; write it as 1% or 0.01")
     return share
 
 
 @dataclass(frozen=True)
-class _Ran:
-    """A race that was run: what was typed, what is shown for it, and what came of it."""
+class _RaceResult:
+    """A finished race, with the candidates as they were typed and as they are shown."""
 
     typed: Sequence[str]
     names: Sequence[str]
@@ -60,85 +66,87 @@ class _Ran:
 
 
 @click.command()
-@click.argument("contestants", nargs=-1, required=True, metavar="A B [C ...]")
+@click.argument("candidates", nargs=-1, required=True, metavar="A B [C ...]")
 @click.option("--kernel", "target", metavar="TARGET", help="Race configs of this kernel (FILE.py:NAME or module:NAME).")
 @shape_option
-@click.option("--margin", default="1%", show_default=True, callback=_share, help="A difference too small to matter.")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=Terms().seconds, show_default=True,
-              help="How long to race at most.")  # fmt: skip
-@click.option("--rounds", type=click.IntRange(min=1), default=Terms().rounds, show_default=True,
+@click.option(
+    "--margin", default="1%", show_default=True, callback=_parse_share, help="A difference too small to matter."
+)
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=RaceOptions().seconds,
+              show_default=True, help="How long to race at most.")  # fmt: skip
+@click.option("--rounds", type=click.IntRange(min=1), default=RaceOptions().rounds, show_default=True,
               help="How many rounds at most.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed runs them in the same order.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the race: .png, .svg or .html.")
 @store_option
 @json_option
-def race(contestants: tuple[str, ...], target: str | None, plot: Path | None, as_json: bool, **options: Any) -> None:
-    """Find out which of A, B, ... is fastest, and by how much.
+def race(candidates: tuple[str, ...], target: str | None, plot: Path | None, as_json: bool, **options: Any) -> None:
+    """Race commands, functions or configs: which is fastest, and by how much.
 
-    Each is a command in quotes ("sort -n data.txt", run without a shell) or a Python function that needs no arguments
-    (FILE.py:NAME or module:NAME). With --kernel, each is a config of that kernel: VW=8,MR=4 (the other knobs as in the
-    default), default, or decided, which is what the store says.
+    Each of A, B, ... is a command in quotes ("sort -n data.txt", run without a shell) or a Python function without
+    arguments (FILE.py:NAME or module:NAME). With --kernel, each is a config of that kernel: VW=8,MR=4 (other knobs as
+    in the default), default, or decided, which is what the store has.
 
-    All that are left run in every round, in a new order; whoever is slower beyond doubt leaves. Ctrl-C shows the
+    All candidates run in every round, in a new order; one that is clearly slower leaves the race. Ctrl-C shows the
     standings so far.
     """
-    if len(contestants) < 2:
-        raise click.UsageError("a race needs two contestants; to see the noise, race one against itself")
+    if len(candidates) < 2:
+        raise click.UsageError("a race needs two candidates; to see the noise, race one against itself")
     if plot is not None:
-        raceplot.require(plot)
-    terms = Terms(options["margin"], options["rounds"], options["seconds"], options["seed"])
+        race_plot.require_drawable(plot)
+    terms = RaceOptions(options["margin"], options["rounds"], options["seconds"], options["seed"])
     if target is None and (options["shapes"] or options["store"]):
-        raise click.UsageError("--shape and --store are for configs; say of which kernel: --kernel FILE.py:NAME")
+        raise click.UsageError("--shape and --store are for configs of a kernel; name it: --kernel FILE.py:NAME")
     try:
-        ran = _of_configs(contestants, target, terms, options) if target else _of_programs(contestants, terms)
+        result = _race_configs(candidates, target, terms, options) if target else _race_programs(candidates, terms)
     except KeyboardInterrupt:
-        click.echo("interrupted before there was a round to show", err=True)
+        click.echo("interrupted before the first round was over", err=True)
         raise
     if as_json:
-        output.as_json(_plain(ran))
+        output.print_json(_to_json(result))
     else:
-        _tell(ran, terms)
+        _print_result(result, terms)
     if plot is not None:
-        raceplot.draw(plot, ran.race, ran.names)
+        race_plot.draw(plot, result.race, result.names)
         if not as_json:
-            output.say(f"drawn: {plot}")
-    if ran.interrupted:
+            output.echo(f"drawn: {plot}")
+    if result.interrupted:
         raise KeyboardInterrupt
 
 
-def _of_programs(contestants: Sequence[str], terms: Terms) -> _Ran:
-    """Commands and functions, raced here; Ctrl-C ends the race, with what it has shown."""
-    parsed, names, visits = programs(contestants), shortened(contestants), []
+def _race_programs(candidates: Sequence[str], terms: RaceOptions) -> _RaceResult:
+    """Races commands and functions in this process; Ctrl-C ends the race with the standings so far."""
+    programs, names, samplers = parse_programs(candidates), shorten_names(candidates), []
     terms = msgspec.structs.replace(terms, gross=WALL_ROUNDS, span=terms.seconds / 5)
     interrupted: list[KeyboardInterrupt] = []
 
-    def stopping(visit: Visit) -> float:
+    def sample(sampler: Sampler) -> float:
         try:
-            return visit()
-        except KeyboardInterrupt as stop:
-            interrupted.append(stop)
-            raise Stopped("interrupted") from stop
+            return sampler()
+        except KeyboardInterrupt as interrupt:
+            interrupted.append(interrupt)
+            raise StopRace("interrupted") from interrupt
 
-    with _Bar(terms) as bar:
-        for name, program in zip(names, parsed, strict=True):
-            bar.say(f"first run of {name}, which does not count")
-            visits.append(partial(stopping, program.ready()))
-        clock = one_clock(parsed)
+    with _ProgressBar(terms) as bar:
+        for name, program in zip(names, programs, strict=True):
+            bar.update(f"warm-up run of {name}")
+            samplers.append(partial(sample, program.ready()))
+        clock = use_one_clock(programs)
         try:
-            raced = racing.run(visits, terms, kept=_compared(len(visits)), after=bar.show)
-        except Stopped:
+            race = racing.run_race(samplers, terms, protected=_protected(len(samplers)), after=bar.show)
+        except StopRace:
             raise interrupted[0] from None
-    return _Ran(contestants, names, msgspec.structs.replace(raced, clock=clock), bool(interrupted))
+    return _RaceResult(candidates, names, msgspec.structs.replace(race, clock=clock), bool(interrupted))
 
 
-class _Bar:
-    """A line on a terminal while a race runs, drawn between rounds: drawing takes time, and that must not count."""
+class _ProgressBar:
+    """A progress bar on a terminal, drawn between rounds so that drawing is not timed."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: RaceOptions) -> None:
         from rich.console import Console  # noqa: PLC0415 - only where someone races
         from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
 
-        self._terms, self._since, self._drawn = terms, 0.0, 0.0
+        self._options, self._since, self._drawn = terms, 0.0, 0.0
         self._progress = Progress(
             BarColumn(30),
             TextColumn("{task.description}", markup=False),
@@ -151,62 +159,64 @@ class _Bar:
         )
         self._task = self._progress.add_task("", total=1.0)
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> _ProgressBar:
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def say(self, text: str, share: float = 0.0) -> None:
-        """Draw the bar with some text beside it."""
+    def update(self, text: str, share: float = 0.0) -> None:
+        """Draws the bar with some text beside it."""
         self._progress.update(self._task, completed=share, description=text, refresh=True)
 
     def show(self, number: int, left: int) -> None:
-        """Say which round it is, and how many are left in the race."""
+        """Shows the round, and how many candidates are left."""
         now = time.monotonic()
         self._since = self._since or now
         if now - self._drawn > 0.1:
-            self._drawn, spent, most = now, now - self._since, self._terms.seconds
-            share = min(1.0, max(spent / most, number / self._terms.rounds))
-            rest = words.clock(max(0.0, most - spent))
-            self.say(f"round {number} · {left} in the race · at most {rest} to go", share)
+            self._drawn, spent, limit = now, now - self._since, self._options.seconds
+            share = min(1.0, max(spent / limit, number / self._options.rounds))
+            rest = formatting.clock(max(0.0, limit - spent))
+            self.update(f"round {number} · {left} in the race · at most {rest} to go", share)
 
 
-def _of_configs(contestants: Sequence[str], target: str, terms: Terms, options: dict[str, Any]) -> _Ran:
-    """Configs of a kernel, each proven to work, then raced in one worker."""
-    kernel = kernel_at(target)
-    session = session_for(kernel, {"store": options["store"]})
-    sizes, *more = sizes_of(kernel, options["shapes"])
-    said = ",".join(f"{name}={size}" for name, size in sizes.items())
-    if more:
-        raise click.UsageError(f"a race is run at one size, and {kernel.name} has {1 + len(more)}; say --shape {said}")
+def _race_configs(candidates: Sequence[str], target: str, terms: RaceOptions, options: dict[str, Any]) -> _RaceResult:
+    """Races configs of a kernel in one worker, after each was verified."""
+    kernel = load_kernel(target)
+    session = make_session(kernel, {"store": options["store"]})
+    sizes, *others = resolve_sizes(kernel, options["shapes"])
+    shape = ",".join(f"{name}={size}" for name, size in sizes.items())
+    if others:
+        raise click.UsageError(f"a race needs one size, and {kernel.name} has {1 + len(others)}; say --shape {shape}")
     args = kernel.example(sizes)
     problem = kernel.problem(args)
     configs = []
-    for typed in contestants:
-        stored = session.look_up(problem) if typed == "decided" else None
+    for typed in candidates:
+        stored = session.find_decision(problem) if typed == "decided" else None
         if typed == "decided" and stored is None:
-            remedy = f"tunewright tune {target}" + (f" --shape {said}" if said else "")
+            remedy = f"tunewright tune {target}" + (f" --shape {shape}" if shape else "")
             raise NoDecision(f"nothing is decided for {kernel.name} {problem.key.signature}; tune it with: {remedy}")
-        configs.append(stored.config if stored else problem.default if typed == "default" else config_of(kernel, typed))
+        configs.append(
+            stored.config if stored else problem.default if typed == "default" else parse_config(kernel, typed)
+        )
     attempt = kernel.attempt(kernel.cases_like(args))
     with _waiting(f"racing {len(configs)} configs of {kernel.name} in a worker"):
-        require_working(dict(zip(configs, contestants, strict=True)), attempt, session)
+        require_working(dict(zip(configs, candidates, strict=True)), attempt, session)
         terms = msgspec.structs.replace(terms, span=terms.seconds / 5)
-        raced = attempt.race(configs, terms, list(_compared(len(configs)))) if hasattr(attempt, "race") else None
-    if raced is None:
-        raise click.ClickException("the race did not come to its end; race fewer configs, or a smaller --shape")
-    spelt = [
-        f"{typed} ({config})" if "=" not in typed else typed for typed, config in zip(contestants, configs, strict=True)
+        race = attempt.race(configs, terms, list(_protected(len(configs)))) if hasattr(attempt, "race") else None
+    if race is None:
+        raise click.ClickException("the race did not finish; race fewer configs, or a smaller --shape")
+    labels = [
+        f"{typed} ({config})" if "=" not in typed else typed for typed, config in zip(candidates, configs, strict=True)
     ]
     heading = f"{kernel.name}  {problem.key.signature} · {problem.key.device}"
-    return _Ran(contestants, shortened(spelt), raced, heading=heading, configs=configs)
+    return _RaceResult(candidates, shorten_names(labels), race, heading=heading, configs=configs)
 
 
 @contextlib.contextmanager
 def _waiting(text: str) -> Iterator[None]:
-    """A moving sign on a terminal, for a race that is run elsewhere."""
+    """Shows a spinner on a terminal while a race runs in a worker."""
     if not sys.stderr.isatty():
         yield
         return
@@ -216,84 +226,91 @@ def _waiting(text: str) -> Iterator[None]:
         yield
 
 
-def _tell(ran: _Ran, terms: Terms) -> None:
-    """The standings as a table, then what they mean in a sentence."""
-    if ran.heading:
-        output.say(ran.heading, "bold")
-    heads = ("place", "contestant", "time per run", "times the leader's", "rounds")
-    output.table(heads, (_row(ran, place, i) for place, i in enumerate(order(ran.race), start=1)))
-    output.say()
-    output.say(verdict(ran.race, ran.names), "bold")
-    if ran.race.clock:
-        output.say(f"by the {ran.race.clock} clock")
-    rounds = len(ran.race.standings[ran.race.leader].samples)
-    if ran.interrupted:
-        output.say(f"interrupted after {words.counted(rounds, 'round')}; these are the standings so far")
-    elif not ran.race.settled:
-        limit, more = (
-            (words.counted(rounds, "round"), "--rounds")
+def _print_result(result: _RaceResult, terms: RaceOptions) -> None:
+    """Prints the standings as a table, then what they mean in a sentence."""
+    if result.heading:
+        output.echo(result.heading, "bold")
+    heads = ("place", "candidate", "time per run", "times the leader's", "rounds")
+    output.print_table(heads, (_row(result, place, i) for place, i in enumerate(ranked_order(result.race), start=1)))
+    output.echo()
+    output.echo(verdict(result.race, result.names), "bold")
+    if result.race.clock:
+        output.echo(f"by the {result.race.clock} clock")
+    rounds = len(result.race.standings[result.race.leader].samples)
+    if result.interrupted:
+        output.echo(f"interrupted after {formatting.counted(rounds, 'round')}; these are the standings so far")
+    elif not result.race.settled:
+        limit, option = (
+            (formatting.counted(rounds, "round"), "--rounds")
             if rounds >= terms.rounds
             else (f"{terms.seconds:g} s", "--seconds")
         )
-        output.say(f"the race did not settle within {limit}; give it more {more}", "yellow")
+        output.echo(f"the race did not settle within {limit}; give it more {option}", "yellow")
 
 
-def _row(ran: _Ran, place: int, number: int) -> list[str]:
-    race, standing = ran.race, ran.race.standings[number]
-    said = "1=" if standing.left is None and len(race.ties) > 1 else str(place)
+def _row(result: _RaceResult, place: int, number: int) -> list[str]:
+    race, standing = result.race, result.race.standings[number]
+    shown_place = "1=" if standing.left is None and len(race.ties) > 1 else str(place)
     rounds = str(len(standing.samples)) if standing.left is None else f"left after {standing.left}"
-    times = "1x" if number == race.leader else _times(standing)
-    return [said, ran.names[number], words.seconds(raceplot.seconds(race, number)), times, rounds]
+    times = "1x" if number == race.leader else _ratio(standing)
+    return [
+        shown_place,
+        result.names[number],
+        formatting.seconds(race_plot.contestant_seconds(race, number)),
+        times,
+        rounds,
+    ]
 
 
-def _times(standing: Standing) -> str:
-    """A ratio with its interval: `1.23x (1.20 to 1.26)`; with more digits where they mean something."""
-    if not bounded(standing):
-        return f"about {words.ratio(standing.ratio)}"
+def _ratio(standing: Standing) -> str:
+    """Returns a ratio with its interval, `1.23x (1.20 to 1.26)`, with more digits if the interval is narrow."""
+    if not has_interval(standing):
+        return f"about {formatting.ratio(standing.ratio)}"
     digits = 3 if standing.high / standing.low < 1.05 else 2
     ratio, low, high = (f"{value:.{digits}f}" for value in (standing.ratio, standing.low, standing.high))
     return f"{ratio}x ({low} to {high})"
 
 
 def verdict(race: Race, names: Sequence[str]) -> str:
-    """What the race showed, in a sentence."""
-    leader, *others = order(race)
+    """Returns what the race showed, in a sentence."""
+    leader, *others = ranked_order(race)
     ties = [race.standings[i] for i in race.ties if i != race.leader]
     if not ties:
-        ratio, _, interval = _times(race.standings[others[0]]).rpartition("x")
-        whom = names[others[0]] if len(others) == 1 else f"the next, {names[others[0]]}"
-        return f"{names[leader]} is {ratio}x as fast as {whom}{interval}"
-    one, who = len(ties) == 1, names[others[0]] if len(ties) == 1 else f"{len(ties)} others"
-    if not all(map(bounded, ties)):
-        rounds = words.counted(len(race.standings[leader].samples), "round is", "rounds are")
-        return f"{names[leader]} leads, but {rounds} too few to tell {who} from it"
-    apart = f"{100 * (max(max(1 / tie.low, tie.high) for tie in ties) - 1):.1f} %"
+        ratio, _, interval = _ratio(race.standings[others[0]]).rpartition("x")
+        second = names[others[0]] if len(others) == 1 else f"the next, {names[others[0]]}"
+        return f"{names[leader]} is {ratio}x as fast as {second}{interval}"
+    tied = names[others[0]] if len(ties) == 1 else f"{len(ties)} others"
+    if not all(map(has_interval, ties)):
+        rounds = formatting.counted(len(race.standings[leader].samples), "round is", "rounds are")
+        return f"{names[leader]} leads, but {rounds} too few to tell {tied} from it"
+    difference = f"{100 * (max(max(1 / tie.low, tie.high) for tie in ties) - 1):.1f} %"
     if not race.settled:
-        return f"{names[leader]} leads, but {who} cannot be told from it yet: they may differ by {apart}"
-    return f"{names[leader]} leads; {who} {'ties' if one else 'tie'} with it: they differ by less than {apart}"
+        return f"{names[leader]} leads, but {tied} cannot be told from it yet: they may differ by {difference}"
+    verb = "ties" if len(ties) == 1 else "tie"
+    return f"{names[leader]} leads; {tied} {verb} with it: they differ by less than {difference}"
 
 
-def _plain(ran: _Ran) -> dict[str, Any]:
-    """The race for machines, contestants as they were typed."""
-    race, places = ran.race, {number: place for place, number in enumerate(order(ran.race), start=1)}
+def _to_json(result: _RaceResult) -> dict[str, Any]:
+    """Returns the race as JSON, with candidates as they were typed."""
+    race, places = result.race, {number: place for place, number in enumerate(ranked_order(result.race), start=1)}
     return {
-        "leader": ran.typed[race.leader],
-        "ties": [ran.typed[i] for i in race.ties],
+        "leader": result.typed[race.leader],
+        "ties": [result.typed[i] for i in race.ties],
         "settled": race.settled,
         "clock": race.clock,
-        "interrupted": ran.interrupted,
+        "interrupted": result.interrupted,
         "margin": race.margin,
         "contestants": [
             {
-                "name": ran.typed[i],
+                "name": result.typed[i],
                 "place": 1 if standing.left is None else places[i],
-                "seconds": raceplot.seconds(race, i),
+                "seconds": race_plot.contestant_seconds(race, i),
                 "ratio": standing.ratio,
-                "low": standing.low if bounded(standing) else None,
-                "high": standing.high if bounded(standing) else None,
+                "low": standing.low if has_interval(standing) else None,
+                "high": standing.high if has_interval(standing) else None,
                 "left": standing.left,
                 "samples": standing.samples,
-                **({"config": ran.configs[i]} if ran.configs else {}),
+                **({"config": result.configs[i]} if result.configs else {}),
             }
             for i, standing in enumerate(race.standings)
         ],

@@ -1,4 +1,4 @@
-"""Service: run one in front of a store, and look after who may use it."""
+"""`tunewright service`: the HTTP service in front of a store, its tokens and its audit log."""
 
 from __future__ import annotations
 
@@ -11,77 +11,87 @@ import click
 import msgspec
 
 from tunewright.cli import output
-from tunewright.cli.amounts import Age, Size
+from tunewright.cli.quantities import Age, Size
 from tunewright.cli.targets import json_option, store_option
 from tunewright.errors import StoreError
 from tunewright.ports.plugins import missing
-from tunewright.report import words
-from tunewright.service.auditing import AUDIT, read
-from tunewright.service.serving import LOGS, PORT, Serving
-from tunewright.service.tokens import LARGEST, RATE, Scope, Token, Tokens
+from tunewright.report import formatting
+from tunewright.service.audit_log import AUDIT_NAMESPACE, read_record
+from tunewright.service.config import LOGS, PORT, ServiceConfig
+from tunewright.service.tokens import MAX_BODY_BYTES, REQUESTS_PER_SECOND, Scope, Token, TokenStore
 from tunewright.settings import Settings
-from tunewright.sharing.offers import Shelves
-from tunewright.stores import places
+from tunewright.stores import locations
+from tunewright.stores.capabilities import KeepsNamespaces
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command()
-@click.option("--address", default="127.0.0.1", show_default=True, help="Where to listen; others need TLS or a proxy.")
-@click.option("--port", default=PORT, show_default=True, help="Which port to listen at.")
-@click.option("--open", "is_open", is_flag=True, help="Ask for no token; on this machine alone.")
-@click.option("--proxied", is_flag=True, help="A proxy before this service encrypts.")
+@click.group()
+def service() -> None:
+    """Run an HTTP service in front of a store, and manage who may use it."""
+
+
+@service.command()
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; other than local needs TLS or a proxy.",
+)
+@click.option("--port", default=PORT, show_default=True, help="Port to listen on.")
+@click.option("--open", "is_open", is_flag=True, help="Require no token; on this machine only.")
+@click.option("--proxied", is_flag=True, help="A proxy in front of this service encrypts.")
 @click.option("--tls-cert", type=_FILE, help="The certificate chain, PEM.")
 @click.option("--tls-key", type=_FILE, help="Its private key, PEM.")
 @click.option("--signers", type=_FILE, help="Publish only what is signed by a key in FILE.")
-@click.option("--workers", default=1, show_default=True, help="Processes; each has its own warm records and figures.")
-@click.option("--threads", default=8, show_default=True, help="Calls of the store at once, in each.")
-@click.option("--fresh", default=2.0, show_default=True, help="Seconds for which what was looked up stays warm.")
-@click.option("--largest", type=Size(), default="64M", show_default=True, help="Of any body, unpacked.")
+@click.option("--workers", default=1, show_default=True, help="Processes; each has its own cache and metrics.")
+@click.option("--threads", default=8, show_default=True, help="Concurrent calls of the store, in each.")
+@click.option("--fresh", default=2.0, show_default=True, help="Seconds for which a look-up is cached.")
+@click.option("--largest", type=Size(), default="64M", show_default=True, help="Largest body, unpacked.")
 @click.option("--patience", default=20.0, show_default=True, help="Seconds for a body to arrive.")
-@click.option("--drain", default=20.0, show_default=True, help="Seconds to finish in, when told to end.")
+@click.option("--drain", default=20.0, show_default=True, help="Seconds to finish requests in, on SIGTERM.")
 @click.option("--logs", type=click.Choice(LOGS), default="changes", show_default=True, help="Which requests to log.")
 @click.option("--traces", is_flag=True, help="Send traces by OpenTelemetry, as its own environment variables say.")
 @store_option
-def serve(store: str | None, **given: Any) -> None:
-    """Serve the store over HTTP, for a machine or a team. SIGTERM ends it when all that was begun is done."""
+def run(store: str | None, **options: Any) -> None:
+    """Serve the store over HTTP, for a machine or a team. On SIGTERM, requests are finished first."""
     settings = Settings.read(store=store)
-    serving = Serving(
+    config = ServiceConfig(
         store=settings.store_location,
         aliases=settings.aliases,
-        open=given.pop("is_open"),
-        certificate=str(given.pop("tls_cert") or ""),
-        private_key=str(given.pop("tls_key") or ""),
-        signers=str(given.pop("signers") or ""),
-        **given,
+        open=options.pop("is_open"),
+        certificate=str(options.pop("tls_cert") or ""),
+        private_key=str(options.pop("tls_key") or ""),
+        signers=str(options.pop("signers") or ""),
+        **options,
     )
     try:
-        from tunewright.service import running  # noqa: PLC0415 - optional; said with the extra to install
+        from tunewright.service import server  # noqa: PLC0415 - needs the extra `service`
     except ImportError as error:
         raise missing("cli", "service", error) from error
     try:
-        has_tokens = bool(Tokens(_shelves(serving.store)).all())
+        has_tokens = bool(TokenStore(_open_namespaces(config.store)).all())
     except StoreError as error:
-        if "://" not in serving.store:
+        if "://" not in config.store:
             raise
-        output.say(f"the store is away, and requests are turned away until it is back: {error}")
+        output.echo(f"the store does not answer, and requests are refused until it does: {error}")
         has_tokens = True
-    if not has_tokens and not serving.open:
-        said = "make one with `tunewright service token add NAME --scope read`, or serve this machine alone with --open"
-        output.say(f"nobody has a token yet; {said}")
-    kind = "https" if serving.certificate else "http"
-    output.say(f"serving {settings.store_name} at {kind}://{serving.address}:{serving.port}")
-    running.run(serving)
-
-
-@click.group()
-def service() -> None:
-    """Look after a service: who may use it, and who published what."""
+    if not has_tokens and not config.open:
+        remedy = (
+            "make one with `tunewright service token add NAME --scope read`, or serve this machine only with --open"
+        )
+        output.echo(f"nobody has a token yet; {remedy}")
+    kind = "https" if config.certificate else "http"
+    output.echo(f"serving {settings.store_name} at {kind}://{config.address}:{config.port}")
+    server.run_server(config)
 
 
 @service.group()
 def token() -> None:
-    """Make, list, rotate and revoke tokens. They lie in the store, as digests; running services know in a second."""
+    """Make, list, rotate and revoke tokens.
+
+    They are stored as digests; running services notice changes within a second.
+    """
 
 
 @token.command()
@@ -94,101 +104,113 @@ def token() -> None:
     required=True,
     help="What it allows.",
 )
-@click.option("--lasts", type=Age(), help="It ends after that long: 90d.")
-@click.option("--rate", type=float, default=RATE, show_default=True, help="Requests a second; 0: no bound.")
-@click.option("--largest", type=Size(), default=LARGEST, help="Bytes of a body, unpacked (default: 16M).")
+@click.option("--lasts", type=Age(), help="How long it is valid: 90d.")
+@click.option(
+    "--rate", type=float, default=REQUESTS_PER_SECOND, show_default=True, help="Requests a second; 0: no limit."
+)
+@click.option("--largest", type=Size(), default=MAX_BODY_BYTES, help="Bytes of a body, unpacked (default: 16M).")
 @store_option
 @json_option
 def add(
     name: str, scopes: tuple[str, ...], lasts: float | None, store: str | None, as_json: bool, **limits: Any
 ) -> None:
-    """Make a token for NAME, and print it once: it is kept nowhere."""
+    """Make a token for NAME, and print it once: only its digest is stored."""
     until = None if lasts is None else time.time() + lasts
-    made, text = _tokens(store).add(name, map(Scope, scopes), until=until, **limits)
-    _handed_over(made, text, as_json)
+    created, secret = _tokens(store).add(name, map(Scope, scopes), until=until, **limits)
+    _print_new_token(created, secret, as_json)
 
 
 @token.command()
 @click.argument("token")
-@click.option("--grace", type=Age(), default="1h", show_default=True, help="How long the former one is good.")
+@click.option("--grace", type=Age(), default="1h", show_default=True, help="How long the former secret stays valid.")
 @store_option
 @json_option
 def rotate(token: str, grace: float, store: str | None, as_json: bool) -> None:
     """Give TOKEN, an id or a name, a new secret, and print it once."""
-    _handed_over(*_tokens(store).rotate(token, grace), as_json)
+    _print_new_token(*_tokens(store).rotate(token, grace), as_json)
 
 
 @token.command()
 @click.argument("token")
 @store_option
 def revoke(token: str, store: str | None) -> None:
-    """Let TOKEN, an id or a name, open nothing from now on."""
-    gone = _tokens(store).revoke(token)
-    output.say(f"{gone.name} ({gone.id}) opens nothing any more")
+    """Revoke TOKEN, an id or a name."""
+    revoked = _tokens(store).revoke(token)
+    output.echo(f"{revoked.name} ({revoked.id}) is revoked")
 
 
 @token.command("list")
 @store_option
 @json_option
-def listed(store: str | None, as_json: bool) -> None:
-    """List tokens, without what would open anything."""
-    found = _tokens(store).all()
+def list_tokens(store: str | None, as_json: bool) -> None:
+    """List tokens, without secrets."""
+    tokens = _tokens(store).all()
     if as_json:
-        output.as_json([_harmless(one) for one in found])
+        output.print_json([_without_secrets(entry) for entry in tokens])
         return
-    output.table(
+    output.print_table(
         ("id", "name", "scopes", "made", "until", "rate", "largest"),
         [
-            (t.id, t.name, " ".join(t.scopes), _when(t.made), _when(t.until), f"{t.rate:g}/s", words.size(t.largest))
-            for t in found
+            (
+                entry.id,
+                entry.name,
+                " ".join(entry.scopes),
+                _format_time(entry.made),
+                _format_time(entry.until),
+                f"{entry.rate:g}/s",
+                formatting.size(entry.largest),
+            )
+            for entry in tokens
         ],
     )
 
 
 @service.command()
-@click.option("--kernel", help="Of this kernel alone.")
-@click.option("--most", default=50, show_default=True, help="The youngest so many.")
+@click.option("--kernel", help="Only this kernel.")
+@click.option("--most", default=50, show_default=True, help="How many, the latest.")
 @store_option
 @json_option
 def audit(kernel: str | None, most: int, store: str | None, as_json: bool) -> None:
-    """List who published what, and in the place of what."""
-    every = map(read, (body for _, body in _shelves(_location(store)).entries(AUDIT)))
-    found = [one for one in every if one is not None and kernel in (None, one.kernel)][-most:]
+    """List who published which decision, and what it replaced."""
+    records = map(read_record, (body for _, body in _open_namespaces(_location(store)).entries(AUDIT_NAMESPACE)))
+    entries = [record for record in records if record is not None and kernel in (None, record.kernel)][-most:]
     if as_json:
-        output.as_json(found)
+        output.print_json(entries)
         return
-    output.table(
-        ("when", "kernel", "key", "token", "before", "after", "stands"),
+    output.print_table(
+        ("when", "kernel", "key", "token", "before", "after", "in force"),
         [
             (
-                _when(n.at),
-                n.kernel,
-                n.digest[:10],
-                n.token,
-                _said(n.before),
-                _said(n.after),
-                "yes" if n.stands else "no",
+                _format_time(record.at),
+                record.kernel,
+                record.digest[:10],
+                record.token,
+                _format_config(record.before),
+                _format_config(record.after),
+                "yes" if record.stands else "no",
             )
-            for n in found
+            for record in entries
         ],
     )
 
 
-def _said(config: dict[str, Any] | None) -> str:
+def _format_config(config: dict[str, Any] | None) -> str:
     return "-" if config is None else ", ".join(f"{name}={value}" for name, value in config.items())
 
 
-def _handed_over(made: Token, text: str, as_json: bool) -> None:
+def _print_new_token(created: Token, secret: str, as_json: bool) -> None:
     if as_json:
-        output.as_json(_harmless(made) | {"token": text})
+        output.print_json(_without_secrets(created) | {"token": secret})
         return
-    output.say(text)
-    output.say(
-        f"for {made.name} ({made.id}): {' '.join(made.scopes)}. It is shown this once; set TUNEWRIGHT_TOKEN to it."
+    output.echo(secret)
+    output.echo(
+        f"for {created.name} ({created.id}): {' '.join(created.scopes)}. "
+        "It is shown only once; set TUNEWRIGHT_TOKEN to it."
     )
 
 
-def _harmless(token: Token) -> dict[str, Any]:
+def _without_secrets(token: Token) -> dict[str, Any]:
+    """Returns a token as JSON, without what could be used."""
     plain: dict[str, Any] = msgspec.to_builtins(token)
     return {name: value for name, value in plain.items() if name not in ("digest", "former")}
 
@@ -197,16 +219,16 @@ def _location(store: str | None) -> str:
     return Settings.read(store=store).store_location
 
 
-def _tokens(store: str | None) -> Tokens:
-    return Tokens(_shelves(_location(store)))
+def _tokens(store: str | None) -> TokenStore:
+    return TokenStore(_open_namespaces(_location(store)))
 
 
-def _shelves(location: str) -> Shelves:
-    kept = places.truth(location)
-    if not isinstance(kept, Shelves):
-        raise StoreError("this store has no shelves, where a service keeps its tokens; use SQLite, PostgreSQL or Redis")
-    return kept
+def _open_namespaces(location: str) -> KeepsNamespaces:
+    store = locations.open_authoritative(location)
+    if not isinstance(store, KeepsNamespaces):
+        raise StoreError("this store cannot keep the tokens of a service; use SQLite, PostgreSQL or Redis")
+    return store
 
 
-def _when(at: float | None) -> str:
+def _format_time(at: float | None) -> str:
     return "-" if at is None else datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""Targets: from what a person types to a tuned kernel and its arguments."""
+"""Shared options, and loading of kernels that are named on the command line."""
 
 from __future__ import annotations
 
@@ -6,101 +6,109 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import click
 import msgspec
 
 from tunewright.errors import SignatureError, TunewrightError
-from tunewright.fronts.tuned import Tuned
-from tunewright.operators.dispatching import Dispatched
-from tunewright.pools.loading import find
+from tunewright.kernel.tuned import Tuned
+from tunewright.pools.kernel_loader import load_target
 from tunewright.session import Session
+
+if TYPE_CHECKING:
+    from tunewright.operators.dispatch import DispatchedOperator
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def json_option(function: F) -> F:
-    """`--json`."""
+    """Adds the option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="One JSON value instead of text.")(function)
 
 
 def store_option(function: F) -> F:
-    """`--store`."""
+    """Adds the option `--store`."""
     return click.option("--store", help="Where decisions are kept (default: the settings).")(function)
 
 
 def shape_option(function: F) -> F:
-    """`--shape`."""
+    """Adds the option `--shape`."""
     text = "Sizes, as M=512,N=512,K=512, or as 512,512,512 in the order of the kernel's dimensions."
     return click.option("--shape", "shapes", multiple=True, help=text)(function)
 
 
-def placed(place: str, said: str) -> str:
-    """A file by its whole path, a module by its name; either may import what it stands beside."""
+def import_place(place: str, hint: str) -> str:
+    """Returns the absolute path of a file, or a module's name as it is; puts its folder on the import path."""
     if not place.endswith(".py"):
         sys.path.insert(0, "")
         return place
     path = Path(place).resolve()
     if not path.is_file():
-        raise click.UsageError(f"no file {place}; {said}")
+        raise click.UsageError(f"no file {place}; {hint}")
     sys.path.insert(0, str(path.parent))
     return str(path)
 
 
-def _found(target: str) -> Any:
-    """What is at a target; a file that has only one kernel needs no name."""
+def _load(target: str) -> Any:
+    """Returns the object at a target; of a file without a name, its only kernel."""
     place, _, name = target.rpartition(":")
     if target.endswith(".py") or not place:
         place, name = target, ""
-    place = placed(place, "a kernel is named as FILE.py:NAME or module:NAME")
+    place = import_place(place, "a kernel is named as FILE.py:NAME or module:NAME")
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # what the program prints is not our answer
-            found = find(f"{place}:{name}") if name else _only_kernel(place)
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the command's answer
+            return load_target(f"{place}:{name}") if name else _only_kernel(place)
     except TunewrightError:
         raise
     except Exception as error:
         raise click.UsageError(f"loading {place} raised {type(error).__name__}: {error}") from error
-    return found
 
 
-def kernel_at(target: str) -> Tuned:
-    """The tuned kernel at FILE.py:NAME or module:NAME; NAME may be left out where the file has only one."""
-    found = _found(target)
-    if not isinstance(found, Tuned):
-        raise click.UsageError(f"{target} is a {type(found).__name__}, not a kernel made with @tunewright.tune")
-    return found
+def load_kernel(target: str) -> Tuned:
+    """Returns the tuned kernel at FILE.py:NAME or module:NAME; NAME may be omitted if the file has only one."""
+    kernel = _load(target)
+    if not isinstance(kernel, Tuned):
+        raise click.UsageError(f"{target} is a {type(kernel).__name__}, not a kernel made with @tunewright.tune")
+    return kernel
 
 
-def callable_at(target: str) -> Tuned | Dispatched:
-    """The tuned kernel at a target, or the operator: `tunewright.operators:gemm`."""
-    found = _found(target)
-    return found if isinstance(found, Dispatched) else kernel_at(target)
+def load_tunable(target: str) -> Tuned | DispatchedOperator:
+    """Returns the tuned kernel at a target, or the operator: `tunewright.operators:gemm`."""
+    value = _load(target)
+    return value if is_operator(value) else load_kernel(target)
+
+
+def is_operator(value: Any) -> TypeGuard[DispatchedOperator]:
+    """Returns whether a value is a dispatched operator; none is if nothing imported that extension."""
+    module = sys.modules.get("tunewright.operators.dispatch")
+    return module is not None and isinstance(value, module.DispatchedOperator)
 
 
 def _only_kernel(place: str) -> Tuned:
-    """The one tuned kernel of a module."""
-    module = find(f"{place}:__dict__")
+    """Returns the one tuned kernel of a module."""
+    module = load_target(f"{place}:__dict__")
     kernels = {name: value for name, value in module.items() if isinstance(value, Tuned)}
     if len(kernels) != 1:
-        listed = ", ".join(kernels) or "none"
-        raise click.UsageError(f"{place} has {len(kernels)} tuned kernels ({listed}); say which: FILE.py:NAME")
+        names = ", ".join(kernels) or "none"
+        raise click.UsageError(f"{place} has {len(kernels)} tuned kernels ({names}); say which: FILE.py:NAME")
     return next(iter(kernels.values()))
 
 
-def sizes_of(kernel: Tuned | Dispatched, shapes: tuple[str, ...]) -> list[dict[str, int]]:
-    """The sizes to work on: those typed, else those the kernel declares."""
+def resolve_sizes(kernel: Tuned | DispatchedOperator, shapes: tuple[str, ...]) -> list[dict[str, int]]:
+    """Returns the sizes to work on: those typed, else those the kernel declares."""
     if shapes:
-        return [_sizes(kernel, text) for text in shapes]
-    if kernel.declared.shapes:
-        return [dict(shape) for shape in kernel.declared.shapes]
-    if not kernel.parameters or kernel.declared.has_default_inputs():
+        return [_parse_sizes(kernel, text) for text in shapes]
+    if kernel.declaration.shapes:
+        return [dict(shape) for shape in kernel.declaration.shapes]
+    if not kernel.parameters or kernel.declaration.has_default_inputs():
         return [{}]
     example = ",".join(f"{name}=512" for name in kernel.dims) or "M=512"
     raise SignatureError(f"say for which sizes: --shape {example}, or declare `shapes=[...]` in @tune")
 
 
-def _sizes(kernel: Tuned | Dispatched, text: str) -> dict[str, int]:
+def _parse_sizes(kernel: Tuned | DispatchedOperator, text: str) -> dict[str, int]:
+    """Returns sizes by dimension from `M=512,N=512` or `512,512`."""
     parts = text.replace("x", ",").split(",") if "=" not in text else text.split(",")
     try:
         if "=" in text:
@@ -116,17 +124,17 @@ def _sizes(kernel: Tuned | Dispatched, text: str) -> dict[str, int]:
     return dict(zip(kernel.dims, numbers, strict=True))
 
 
-def session_for(
-    kernel: Tuned | Dispatched | None, given: Mapping[str, Any], listeners: tuple[Any, ...] = ()
+def make_session(
+    kernel: Tuned | DispatchedOperator | None, options: Mapping[str, Any], listeners: tuple[Any, ...] = ()
 ) -> Session:
-    """A session with what was typed over what the kernel and the settings say; a command that tunes, tunes."""
-    typed = {name: value for name, value in given.items() if value is not None}
-    own = kernel.declared.session if kernel is not None else None
+    """Returns a session whose settings are the options typed, then the kernel's own, then those of the environment."""
+    typed = {name: value for name, value in options.items() if value is not None}
+    own = kernel.declaration.session if kernel is not None else None
     if own is None:
-        made = Session(listeners=listeners, **typed)
+        session = Session(listeners=listeners, **typed)
     else:
         settings = msgspec.structs.replace(own.settings, **typed)
-        made = Session(settings, store=None if "store" in typed else own.store, listeners=listeners)
+        session = Session(settings, store=None if "store" in typed else own.store, listeners=listeners)
     if kernel is not None:
-        kernel.using(made)
-    return made
+        kernel.using(session)
+    return session

@@ -1,1 +1,1 @@
-"""The loop that turns a problem into a decision."""
+"""The search: loop, budget, journal, stopping rule and decision."""

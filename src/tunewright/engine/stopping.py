@@ -1,38 +1,38 @@
-"""Stopping: when going on is not worth it."""
+"""The stopping rule: ends a search when more trials are not worth their cost."""
 
 from __future__ import annotations
 
-from tunewright.ports.strategy import Farsighted, Outlook, Strategy
+from tunewright.ports.strategy import Forecast, PredictsRegret, Strategy
 
-FIRST = 30
+MIN_TRIALS = 30
 """Trials before which no search is stopped."""
 
-EVERY = 5
-"""Trials from one look ahead to the next: a look costs about as much as a few proposals."""
+CHECK_EVERY = 5
+"""Trials between two forecasts: a forecast costs about as much as a few proposals."""
 
 
-class Stopping:
-    """Ends a search when spending as much again as it has cost is expected to gain less than `worth`.
+class StoppingRule:
+    """Stops a search when as many trials again are expected to gain less than `min_expected_gain`.
 
-    The cost of a trial is nearly the same from trial to trial, so that trials stand for cost. `outlook` is the last
-    look ahead, for whoever wants to know how much may be left.
+    All trials of a search cost nearly the same, so trials stand for cost. `forecast` is the last forecast made.
     """
 
-    def __init__(self, strategy: Strategy, worth: float) -> None:
-        self._strategy, self.worth = strategy, worth
-        self.outlook: Outlook | None = None
+    def __init__(self, strategy: Strategy, min_expected_gain: float) -> None:
+        self._strategy, self.min_expected_gain = strategy, min_expected_gain
+        self.forecast: Forecast | None = None
         self.due = False
-        self._looked = 0
+        self._checked_at = 0
 
-    def look(self, trials: int) -> bool:
-        """Whether to stop after so many trials."""
-        if self.worth and trials >= max(FIRST, self._looked + EVERY) and isinstance(self._strategy, Farsighted):
-            self._looked, self.outlook = trials, self._strategy.outlook()
-            self.due = self.outlook is not None and trials * self.outlook.gain < self.worth
+    def should_stop(self, trials: int) -> bool:
+        """Whether to stop after this number of trials."""
+        due_for_check = trials >= max(MIN_TRIALS, self._checked_at + CHECK_EVERY)
+        if self.min_expected_gain and due_for_check and isinstance(self._strategy, PredictsRegret):
+            self._checked_at, self.forecast = trials, self._strategy.forecast()
+            self.due = self.forecast is not None and trials * self.forecast.gain < self.min_expected_gain
         return self.due
 
-    def last(self) -> Outlook | None:
-        """A last look ahead, now."""
-        if isinstance(self._strategy, Farsighted):
-            self.outlook = self._strategy.outlook() or self.outlook
-        return self.outlook
+    def final_forecast(self) -> Forecast | None:
+        """Makes a last forecast after the search."""
+        if isinstance(self._strategy, PredictsRegret):
+            self.forecast = self._strategy.forecast() or self.forecast
+        return self.forecast

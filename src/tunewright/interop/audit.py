@@ -1,4 +1,4 @@
-"""Audit: tables of other tools, looked through without a device for what no look-up finds, or should not find."""
+"""Audit of tables of other tools, without a device: rows that no look-up finds, or that do harm."""
 
 from __future__ import annotations
 
@@ -10,118 +10,118 @@ from pathlib import Path
 from typing import Protocol
 
 from tunewright.errors import WireError
-from tunewright.interop import edge, triton_cache, tunableop
-from tunewright.interop.findings import Asked, Fault, Finding, Page, Severity
+from tunewright.interop import triton_cache, tunableop, untrusted
+from tunewright.interop.findings import AuditRequest, Fault, FileFindings, Finding, Severity
 from tunewright.interop.moe_audit import MoeAudit
-from tunewright.interop.recording_audit import RecordingAudit, holds_recording
+from tunewright.interop.recording_audit import RecordingAudit, is_recording
 from tunewright.interop.triton_audit import TritonAudit
 from tunewright.interop.tunableop_audit import TunableOpAudit
 
-MOST_FILES = 200_000
+MAX_FILES = 200_000
 
-_ENDINGS = (".json", ".csv", ".json.gz")
+_SUFFIXES = (".json", ".csv", ".json.gz")
 
-_OTHER = re.compile(r"N=\d+,K=\d+,.*device_name=")
-"""Tables of plain products with blocks of scales: the same tools' and of the same make, but not looked through."""
+_UNSUPPORTED = re.compile(r"N=\d+,K=\d+,.*device_name=")
+"""Tables of block-scaled GEMMs of the same tools, which are not audited."""
 
 
 @dataclass(frozen=True)
-class Report:
-    """What was looked through, what passed over, and what was found."""
+class AuditReport:
+    """Number of tables audited, files skipped, and findings."""
 
     tables: int
     passed_over: tuple[str, ...]
     findings: tuple[Finding, ...]
 
     def count(self, severity: Severity) -> int:
-        """How many findings are that severe."""
+        """Returns the number of findings of a severity."""
         return sum(finding.severity is severity for finding in self.findings)
 
 
 class Auditor(Protocol):
-    """Looks through the tables of one kind of tool."""
+    """Audits the tables of one tool."""
 
-    def look(self, path: Path, page: Page) -> None:
-        """Note what is wrong with one file."""
+    def check_file(self, path: Path, page: FileFindings) -> None:
+        """Add findings of one file."""
 
-    def compare(self, folder: Page) -> None:
-        """Note what is wrong with all of them together."""
+    def check_all(self, folder: FileFindings) -> None:
+        """Add findings of all files together."""
 
 
-def audited(place: Path, asked: Asked | None = None) -> Report:
-    """Everything that is wrong with the tables in a folder, and in those below it; or in one file."""
-    asked = asked or Asked()
+def audit_tables(root: Path, request: AuditRequest | None = None) -> AuditReport:
+    """Returns the findings in the tables of a folder, recursively, or of one file."""
+    request = request or AuditRequest()
     auditors: dict[str, Auditor] = {
-        "moe": MoeAudit(asked),
-        "recording": RecordingAudit(asked),
+        "moe": MoeAudit(request),
+        "recording": RecordingAudit(request),
         "triton": TritonAudit(),
-        "tunableop": TunableOpAudit(asked),
+        "tunableop": TunableOpAudit(request),
     }
-    pages: list[Page] = []
-    passed: list[str] = []
-    for path in _files(place):
-        page = Page(os.path.relpath(path, place) if place.is_dir() else path.name)
-        if kind := _kind(path):
-            auditors[kind].look(path, page)
+    pages: list[FileFindings] = []
+    skipped: list[str] = []
+    for path in _files(root):
+        page = FileFindings(os.path.relpath(path, root) if root.is_dir() else path.name)
+        if kind := _table_kind(path):
+            auditors[kind].check_file(path, page)
             pages.append(page)
         else:
-            passed.append(page.file)
-    folder = Page(".")
+            skipped.append(page.file)
+    folder = FileFindings(".")
     if not pages:
-        folder.error(Fault.DAMAGED, "there is no table of a tool that we know", "name the folder that has them")
+        folder.error(Fault.DAMAGED, "there is no table of a supported tool", "name the folder that has them")
     for auditor in auditors.values():
-        auditor.compare(folder)
-    findings = tuple(finding for page in [folder, *pages] for finding in page.told())
-    return Report(len(pages), tuple(passed), findings)
+        auditor.check_all(folder)
+    findings = tuple(finding for page in [folder, *pages] for finding in page.merged())
+    return AuditReport(len(pages), tuple(skipped), findings)
 
 
-def _files(place: Path) -> Iterator[Path]:
-    """The JSON and CSV files there, in order; links to folders are not followed."""
-    if not place.is_dir():
-        if not place.is_file():
-            raise WireError(f"{place} is neither a folder nor a file")
-        yield place
+def _files(root: Path) -> Iterator[Path]:
+    """Yields the JSON and CSV files, sorted; links to folders are not followed."""
+    if not root.is_dir():
+        if not root.is_file():
+            raise WireError(f"{root} is neither a folder nor a file")
+        yield root
         return
     count = 0
-    for folder, below, names in os.walk(place):
-        below.sort()
+    for folder, folders, names in os.walk(root):
+        folders.sort()
         for name in sorted(names):
             path = Path(folder) / name
-            if name.endswith(_ENDINGS) and path.is_file():
+            if name.endswith(_SUFFIXES) and path.is_file():
                 yield path
                 count += 1
-            if count > MOST_FILES:
-                raise WireError(f"{place} has more than {MOST_FILES:,} files; name a folder in it")
+            if count > MAX_FILES:
+                raise WireError(f"{root} has more than {MAX_FILES:,} files; name a folder in it")
 
 
-def _kind(path: Path) -> str:
-    """Whose table a file is: by its name, else by what it holds; nothing if we know nobody."""
+def _table_kind(path: Path) -> str:
+    """Returns the kind of a table, by its name or its content; "" if unknown."""
     name = path.name.lower()
     if name.endswith(triton_cache.SUFFIX):
         return "triton"
     if path.suffix == ".csv":
-        return "tunableop" if "untuned" not in name and _results(path) else ""
-    if _OTHER.match(path.name):
+        return "tunableop" if "untuned" not in name and _is_tunableop(path) else ""
+    if _UNSUPPORTED.match(path.name):
         return ""
-    if "device_name=" in name or re.match(r"e=\d", name) or _rows(path):
+    if "device_name=" in name or re.match(r"e=\d", name) or _is_moe_table(path):
         return "moe"
-    return "recording" if holds_recording(path) else ""
+    return "recording" if is_recording(path) else ""
 
 
-def _results(path: Path) -> bool:
-    """Whether a CSV has what TunableOp writes; by its name, if it cannot be read."""
+def _is_tunableop(path: Path) -> bool:
+    """Returns whether a CSV has TunableOp results; by its name, if it cannot be read."""
     try:
-        lines = edge.lines(path)
+        lines = untrusted.read_lines(path)
     except WireError:
         return "tunableop" in path.name.lower()
     starts = tunableop.VALIDATOR + ","
     return "tunableop" in path.name.lower() or any(line.startswith(starts) or "TunableOp_" in line for line in lines)
 
 
-def _rows(path: Path) -> bool:
-    """Whether JSON by another name has rows of an MoE table."""
+def _is_moe_table(path: Path) -> bool:
+    """Returns whether JSON has rows of an MoE table."""
     try:
-        content = edge.load_table(path)
+        content = untrusted.load_table(path)
     except WireError:
         return False
     return isinstance(content, dict) and any(

@@ -1,4 +1,4 @@
-"""Findings: what is wrong with tables of other tools, and what they are asked for."""
+"""Findings in tables of other tools, and the shapes that the tables should serve."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.errors import WireError
-from tunewright.interop import edge
+from tunewright.interop import untrusted
 
-MOST_SHAPES = 100_000
+MAX_SHAPES = 100_000
 
 TRITON = "triton"
-"""The version that MoE tables are tuned with; all other versions are PyTorch's to check."""
+"""Name of the version that MoE tables depend on; all other versions are validators of PyTorch."""
 
 
 class Severity(StrEnum):
-    """An error is a row that is never found, or does harm when it is; a warning costs speed."""
+    """An error makes a row unreachable or harmful; a warning costs speed."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class Fault(StrEnum):
-    """What kind of thing is wrong."""
+    """Kind of a finding."""
 
     DAMAGED = "damaged"
     UNREACHABLE = "unreachable"
@@ -44,7 +44,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong: in which file and row, what, and what to do about it."""
+    """A problem: the file and row, what is wrong, and what to do."""
 
     file: str
     row: str
@@ -55,109 +55,109 @@ class Finding:
 
 
 @dataclass
-class Page:
-    """What is found in one file, which everyone who looks into it adds to."""
+class FileFindings:
+    """Findings in one file."""
 
     file: str
     findings: list[Finding] = field(default_factory=list)
 
     def error(self, fault: Fault, wrong: str, remedy: str, row: str = "") -> None:
-        """Note what makes a row useless or harmful."""
-        self._note(Severity.ERROR, fault, (wrong, remedy, row))
+        """Add an error."""
+        self._add(Severity.ERROR, fault, (wrong, remedy, row))
 
     def warn(self, fault: Fault, wrong: str, remedy: str, row: str = "") -> None:
-        """Note what costs speed."""
-        self._note(Severity.WARNING, fault, (wrong, remedy, row))
+        """Add a warning."""
+        self._add(Severity.WARNING, fault, (wrong, remedy, row))
 
-    def _note(self, severity: Severity, fault: Fault, said: tuple[str, str, str]) -> None:
-        wrong, remedy, row = map(printable, said)
+    def _add(self, severity: Severity, fault: Fault, texts: tuple[str, str, str]) -> None:
+        wrong, remedy, row = map(printable, texts)
         self.findings.append(Finding(printable(self.file), row, severity, fault, wrong, remedy))
 
-    def told(self) -> Iterator[Finding]:
-        """What is found, each thing once: the first row that has it, and how many more."""
-        alike: dict[Finding, list[str]] = {}
+    def merged(self) -> Iterator[Finding]:
+        """Yields each distinct finding once, with its first row and the number of further rows."""
+        rows_by_finding: dict[Finding, list[str]] = {}
         for finding in self.findings:
-            alike.setdefault(replace(finding, row=""), []).append(finding.row)
-        for finding, rows in alike.items():
+            rows_by_finding.setdefault(replace(finding, row=""), []).append(finding.row)
+        for finding, rows in rows_by_finding.items():
             yield replace(finding, row=rows[0] + (f" and {len(rows) - 1} more" if len(rows) > 1 else ""))
 
     def has(self, fault: Fault) -> bool:
-        """Whether such a thing is noted already."""
+        """Returns whether there is a finding of this kind."""
         return any(finding.fault is fault for finding in self.findings)
 
 
 def printable(text: str) -> str:
-    """A foreign text without anything that a terminal obeys."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    """Returns a foreign text without control characters."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Something that will be asked for: sizes by name, or a product as TunableOp names it."""
+class RequestedShape:
+    """A shape that will be looked up: sizes by name, or a GEMM as TunableOp names it."""
 
     dims: Mapping[str, int] = field(default_factory=dict)
     call: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What tables are judged by: the shapes, the device and the versions that they are to serve."""
+class AuditRequest:
+    """What tables are audited for: shapes, device and versions."""
 
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[RequestedShape, ...] = ()
     device: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def shapes_of(text: str) -> Iterator[Shape]:
-    """The shapes that a text such as `512` or `E=8,N=14336,M=1,2,4` lists: all combinations."""
+def parse_shapes(text: str) -> Iterator[RequestedShape]:
+    """Yields all combinations of sizes in a text such as `512` or `E=8,N=14336,M=1,2,4`."""
     sizes: dict[str, list[int]] = {}
     name = "M"
     for part in text.split(","):
         before, equals, size = part.rpartition("=")
         name = before.strip() if equals else name
         if re.fullmatch(r"\s*[0-9]{1,18}\s*", size, re.ASCII) is None or not name.isidentifier():
-            raise WireError(f"{edge.shown(text)} is no list of shapes; write M=1,2,4 or E=8,N=14336,M=1,2,4")
+            raise WireError(f"{untrusted.quote(text)} is not a list of shapes; write M=1,2,4 or E=8,N=14336,M=1,2,4")
         sizes.setdefault(name, []).append(int(size))
-    if prod(map(len, sizes.values())) > MOST_SHAPES:
-        raise WireError(f"{edge.shown(text)} stands for more than {MOST_SHAPES:,} shapes; list fewer")
+    if prod(map(len, sizes.values())) > MAX_SHAPES:
+        raise WireError(f"{untrusted.quote(text)} has more than {MAX_SHAPES:,} shapes; list fewer")
     for combination in product(*sizes.values()):
-        yield Shape(dict(zip(sizes, combination, strict=True)))
+        yield RequestedShape(dict(zip(sizes, combination, strict=True)))
 
 
-def shapes_in(path: Path) -> tuple[Shape, ...]:
-    """The shapes in a file.
+def read_shapes(path: Path) -> tuple[RequestedShape, ...]:
+    """Returns the shapes in a file.
 
-    It is JSON (numbers, objects of sizes, or what `tunewright store untuned --json` says), or lines: shapes as they
-    are typed, or products that PyTorch recorded as untuned.
+    It is JSON (numbers, objects of sizes, or the output of `tunewright store untuned --json`), or lines: shapes as on
+    the command line, or GEMMs that PyTorch recorded as untuned.
     """
-    found = _listed(path) if path.suffix == ".json" else _traced(path)
-    shapes = tuple(islice(found, MOST_SHAPES + 1))
-    if len(shapes) > MOST_SHAPES:
-        raise WireError(f"{path} has more than {MOST_SHAPES:,} shapes; take those that matter most")
+    parsed = _json_shapes(path) if path.suffix == ".json" else _line_shapes(path)
+    shapes = tuple(islice(parsed, MAX_SHAPES + 1))
+    if len(shapes) > MAX_SHAPES:
+        raise WireError(f"{path} has more than {MAX_SHAPES:,} shapes; list the important ones")
     return shapes
 
 
-def _listed(path: Path) -> Iterator[Shape]:
-    for number, said in enumerate(edge.sequence(edge.load_table(path), str(path))):
+def _json_shapes(path: Path) -> Iterator[RequestedShape]:
+    for number, entry in enumerate(untrusted.check_array(untrusted.load_table(path), str(path))):
         at = f"{path}: shape {number}"
-        dims = _inside(said) if isinstance(said, dict) else {"M": said}
+        dims = _find_dims(entry) if isinstance(entry, dict) else {"M": entry}
         if not dims or not all(type(size) is int and size >= 0 for size in dims.values()):
-            raise WireError(f"{at} should be a number, or an object of sizes, not {edge.shown(said)}")
-        yield Shape(dims)
+            raise WireError(f"{at} should be a number or an object of sizes, not {untrusted.quote(entry)}")
+        yield RequestedShape(dims)
 
 
-def _inside(said: dict[str, Any]) -> dict[str, Any]:
-    """Sizes by name: those an object holds, or those of the key in it."""
+def _find_dims(entry: dict[str, Any]) -> dict[str, Any]:
+    """Returns the sizes in an object, or in the key that it has."""
     for part in ("key", "signature", "dims"):
-        said = inner if isinstance(inner := said.get(part), dict) else said
-    return said
+        entry = inner if isinstance(inner := entry.get(part), dict) else entry
+    return entry
 
 
-def _traced(path: Path) -> Iterator[Shape]:
-    for line in edge.lines(path):
+def _line_shapes(path: Path) -> Iterator[RequestedShape]:
+    for line in untrusted.read_lines(path):
         text = line.strip()
         if "TunableOp_" in text:
             op, _, rest = text.partition(",")
-            yield Shape(call=(op, rest.partition(",")[0]))
+            yield RequestedShape(call=(op, rest.partition(",")[0]))
         elif text and not text.startswith("#"):
-            yield from shapes_of(text)
+            yield from parse_shapes(text)

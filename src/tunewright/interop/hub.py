@@ -1,4 +1,4 @@
-"""Hub: several files of other tools, told apart by what they hold; results joined with the inputs they came from."""
+"""Reads T4 results, T1 inputs and Kernel Tuner caches, and joins results with their inputs."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.errors import WireError
-from tunewright.interop import edge, kernel_tuner, t4
-from tunewright.interop.table import Table
+from tunewright.interop import kernel_tuner, t4, untrusted
+from tunewright.interop.table import ForeignTable
 
 
-def tables(paths: Iterable[Path]) -> list[Table]:
-    """The recordings among `paths`: T4 results and Kernel Tuner caches, with constraints where a T1 input is given."""
+def read_tables(paths: Iterable[Path]) -> list[ForeignTable]:
+    """Returns the recordings among `paths` (T4 results, Kernel Tuner caches), with matching T1 inputs."""
     recordings: list[tuple[Path, Any, list[str]]] = []
-    inputs: list[t4.Input] = []
+    inputs: list[t4.T1Input] = []
     for path in paths:
         notes: list[str] = []
-        content = edge.mapping(edge.load(path, partial(kernel_tuner.closed, notes)), str(path))
+        content = untrusted.check_object(untrusted.load(path, partial(kernel_tuner.repair_truncated, notes)), str(path))
         if "ConfigurationSpace" in content:
-            inputs.append(t4.told_input(content, str(path)))
+            inputs.append(t4.parse_input(content, str(path)))
         elif "results" in content or "cache" in content:
             recordings.append((path, content, notes))
         else:
-            raise WireError(f"{path} is neither a T4 file, a T1 input nor a cache of Kernel Tuner")
+            raise WireError(f"{path} is neither a T4 file, a T1 input nor a Kernel Tuner cache")
     if not recordings:
-        raise WireError("no file with results among these; give T4 files or caches of Kernel Tuner, too")
-    return [_table(path, content, notes, inputs) for path, content, notes in recordings]
+        raise WireError("none of these files has results; add T4 files or Kernel Tuner caches")
+    return [_read_table(path, content, notes, inputs) for path, content, notes in recordings]
 
 
-def _table(path: Path, content: dict[str, Any], notes: list[str], inputs: list[t4.Input]) -> Table:
+def _read_table(path: Path, content: dict[str, Any], notes: list[str], inputs: list[t4.T1Input]) -> ForeignTable:
     if "results" in content:
-        table = t4.told(content, str(path), t4.names_in(path))
+        table = t4.parse(content, str(path), t4.names_from_path(path))
     else:
-        table = kernel_tuner.told(content, str(path), notes)
-    space = _matching(table, inputs, path)
-    return table if space is None else t4.within(table, space, str(path))
+        table = kernel_tuner.parse(content, str(path), notes)
+    space = _find_input(table, inputs, path)
+    return table if space is None else t4.with_input(table, space, str(path))
 
 
-def _matching(table: Table, inputs: list[t4.Input], path: Path) -> t4.Input | None:
-    """The input of the same knobs; of several, the one of the same kernel."""
+def _find_input(table: ForeignTable, inputs: list[t4.T1Input], path: Path) -> t4.T1Input | None:
+    """Returns the input with the same knobs; of several, the one of the same kernel."""
     names = {knob.name for knob in table.knobs}
-    found = [space for space in inputs if space.names == names]
-    if len(found) > 1:
-        found = [space for space in found if space.kernel == table.kernel] or found
-    if len(found) > 1:
-        raise WireError(f"{len(found)} inputs have the parameters of {path}; import it with one of them at a time")
-    return found[0] if found else None
+    matching = [space for space in inputs if space.names == names]
+    if len(matching) > 1:
+        matching = [space for space in matching if space.kernel == table.kernel] or matching
+    if len(matching) > 1:
+        raise WireError(f"{len(matching)} inputs have the parameters of {path}; import it with one of them at a time")
+    return matching[0] if matching else None

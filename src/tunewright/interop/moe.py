@@ -1,4 +1,4 @@
-"""MoE tables of vLLM and SGLang: for a number of tokens the fused kernel's config, in files found by their names."""
+"""MoE tables of vLLM and SGLang: configs of the fused kernel by number of tokens, in files found by name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.errors import WireError
-from tunewright.interop import edge
-from tunewright.interop.table import Row
+from tunewright.interop import untrusted
+from tunewright.interop.table import ForeignRow
 from tunewright.model.decision import Decision
 from tunewright.spaces.config import Config
 
 KERNEL = "fused_moe"
 
 VERSION = "triton_version"
-"""What vLLM's files may say beside their rows, and its look-up leaves out; SGLang's has a folder for each version."""
+"""Optional field of vLLM's files besides the rows; SGLang has a folder for each version instead."""
 
 _ORDER = (
     "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages",
@@ -27,27 +27,27 @@ _ORDER = (
 )  # fmt: skip
 _FOLDER = re.compile(r"triton_(\d+(?:_\w+)*)")
 _FIELDS = ("E", "N", "device_name", "dtype", "block_shape", "per_channel_quant")
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 class Tool(StrEnum):
-    """Who looks a table up."""
+    """Tool that looks a table up."""
 
     VLLM = "vLLM"
     SGLANG = "SGLang"
 
 
 def device_name(reported: str, tool: Tool) -> str:
-    """What a tool calls the device that its driver reports by this name; such a name stays as it is."""
+    """Returns a tool's name of the device that the driver reports by this name; idempotent."""
     if tool is Tool.SGLANG:
         return reported.replace(" ", "_")
     name = re.sub(r"[\s/]+", "_", reported)
-    return "NVIDIA_H200" if "H200" in name.split("_") else name  # vLLM has one table for that whole family
+    return "NVIDIA_H200" if "H200" in name.split("_") else name  # vLLM has one table for the whole family
 
 
 @dataclass(frozen=True)
-class Title:
-    """What a table is for, as the name of its file says: experts, their width, the device, how weights are kept."""
+class TableName:
+    """What a table is for, by its file name: experts, their width, the device, and the format of weights."""
 
     experts: int
     width: int
@@ -58,7 +58,7 @@ class Title:
     down: bool = False
 
     def name(self, tool: Tool) -> str | None:
-        """The name by which a tool looks for such a table; None if it never does."""
+        """Returns the file name by which a tool looks for such a table; None if it never does."""
         if tool is Tool.VLLM and (self.per_channel or self.down):
             return None
         shape = str(list(self.block_shape)) if self.block_shape else ""
@@ -72,72 +72,76 @@ class Title:
         return "".join(parts) + ".json"
 
 
-def title_of(name: str) -> Title:
-    """What a file's name says, in whatever order and spelling: `title_of(name).name(tool)` is what a tool asks for."""
-    stem = edge.word(name, "the name of a table").removesuffix(".json")
-    down, said = stem.endswith("_down"), {}
+def parse_name(name: str) -> TableName:
+    """Returns the parsed file name, in any order and spelling; `parse_name(name).name(tool)` is the tool's name."""
+    stem = untrusted.check_text(name, "the name of a table").removesuffix(".json")
+    down, fields = stem.endswith("_down"), {}
     for part in re.split(r",(?![^\[\]]*\])", stem.removesuffix("_down")):
         field, equals, value = part.partition("=")
-        known = next((one for one in _FIELDS if one.lower() == field.strip().lower()), None)
-        if known is None or not equals or known in said:
-            problem = "says twice" if known in said else "has"
-            raise WireError(f"{edge.shown(name)} {problem} {edge.shown(part)}; a table's name has {', '.join(_FIELDS)}")
-        said[known] = value
-    if missing := [field for field in _FIELDS[:3] if not said.get(field, "").strip()]:
-        raise WireError(f"{edge.shown(name)} does not say {', '.join(missing)}; a table's name has all of E, N, device")
-    return Title(
-        _count(said["E"], name),
-        _count(said["N"], name),
-        said["device_name"],
-        said.get("dtype", ""),
-        _shape(said.get("block_shape", ""), name),
-        said.get("per_channel_quant", "") == "True",
+        known = next((known for known in _FIELDS if known.lower() == field.strip().lower()), None)
+        if known is None or not equals or known in fields:
+            problem = "repeats" if known in fields else "has"
+            raise WireError(
+                f"{untrusted.quote(name)} {problem} {untrusted.quote(part)}; a table's name has {', '.join(_FIELDS)}"
+            )
+        fields[known] = value
+    if missing := [field for field in _FIELDS[:3] if not fields.get(field, "").strip()]:
+        raise WireError(f"{untrusted.quote(name)} lacks {', '.join(missing)}; a table's name has E, N and device_name")
+    return TableName(
+        _count(fields["E"], name),
+        _count(fields["N"], name),
+        fields["device_name"],
+        fields.get("dtype", ""),
+        _shape(fields.get("block_shape", ""), name),
+        fields.get("per_channel_quant", "") == "True",
         down,
     )
 
 
 def _count(text: str, name: str) -> int:
-    if re.fullmatch(r"\s*0*[1-9][0-9]*\s*", text, re.ASCII) is None or len(text) > _MOST_DIGITS:
-        raise WireError(f"{edge.shown(name)}: {edge.shown(text)} is no number of experts, of columns or of a block")
+    if re.fullmatch(r"\s*0*[1-9][0-9]*\s*", text, re.ASCII) is None or len(text) > _MAX_DIGITS:
+        raise WireError(
+            f"{untrusted.quote(name)}: {untrusted.quote(text)} is not a number of experts, columns or block elements"
+        )
     return int(text)
 
 
 def _shape(text: str, name: str) -> tuple[int, ...]:
     if not text:
         return ()
-    if (found := re.fullmatch(r"\s*\[([^,\[\]]+),([^,\[\]]+)\]\s*", text)) is None:
-        raise WireError(f"{edge.shown(name)}: {edge.shown(text)} is no block shape; write [128, 128]")
-    return _count(found[1], name), _count(found[2], name)
+    if (sizes := re.fullmatch(r"\s*\[([^,\[\]]+),([^,\[\]]+)\]\s*", text)) is None:
+        raise WireError(f"{untrusted.quote(name)}: {untrusted.quote(text)} is not a block shape; write [128, 128]")
+    return _count(sizes[1], name), _count(sizes[2], name)
 
 
 @dataclass(frozen=True)
 class MoeTable:
-    """What a file says: configs by number of tokens, in the file's order, and under which Triton they were found."""
+    """Contents of a file: configs by number of tokens, in the file's order, and the version of Triton."""
 
-    title: Title
+    title: TableName
     rows: Mapping[int, Config]
     triton: str = ""
 
     def nearest(self, tokens: int) -> tuple[int, Config]:
-        """The row that both tools take for so many tokens: the least difference, the first of two."""
+        """Returns the row that both tools use for a number of tokens: the nearest, of two the first."""
         if not self.rows:
             raise WireError(f"the table for {self.title.name(Tool.SGLANG)} has no rows; tune it anew")
-        size = nearest(self.rows, tokens)
+        size = nearest_size(self.rows, tokens)
         return size, self.rows[size]
 
-    def told(self) -> Iterator[Row]:
-        """Its rows in words of ours: what to try first, not what is decided."""
+    def foreign_rows(self) -> Iterator[ForeignRow]:
+        """Yields the rows as configs to try first."""
         for size, config in self.rows.items():
-            yield Row({"E": self.title.experts, "N": self.title.width, "M": size}, config, self.title.device)
+            yield ForeignRow({"E": self.title.experts, "N": self.title.width, "M": size}, config, self.title.device)
 
 
-def nearest(sizes: Iterable[int], tokens: int) -> int:
-    """The size with the least difference, the first of two."""
+def nearest_size(sizes: Iterable[int], tokens: int) -> int:
+    """Returns the nearest size, of two the first."""
     return min(sizes, key=lambda size: abs(size - tokens))
 
 
 def seeds(path: Path | str, most: int = 3) -> Callable[..., list[Config]]:
-    """What a table says for about so many tokens, as seeds: configs to race first, a function of the size M."""
+    """Returns a function of the size M that gives seeds: the configs of the nearest rows, to race first."""
     table = read(Path(path))
 
     def nearby(M: int, **sizes: int) -> list[Config]:  # noqa: N803 - what the tools call the number of tokens
@@ -147,91 +151,100 @@ def seeds(path: Path | str, most: int = 3) -> Callable[..., list[Config]]:
     return nearby
 
 
-def gathered(title: Title, decisions: Iterable[Decision], triton: str = "") -> MoeTable:
-    """The table of what was decided for a kernel whose sizes are M, and E and N if they are named."""
+def table_from_decisions(title: TableName, decisions: Iterable[Decision], triton: str = "") -> MoeTable:
+    """Returns a table of the decisions of a kernel with the dimension M, and optionally E and N."""
     rows: dict[int, Config] = {}
     for decision in decisions:
         dims = decision.key.signature.dims
         if "M" not in dims:
-            raise WireError(f"{decision.key.kernel}: {decision.key.signature} has no dimension M; name the tokens so")
+            raise WireError(
+                f"{decision.key.kernel}: {decision.key.signature} has no dimension M; name the number of tokens M"
+            )
         if (dims.get("E", title.experts), dims.get("N", title.width)) != (title.experts, title.width):
-            raise WireError(f"{decision.key.signature} is not of E={title.experts}, N={title.width}; gather it apart")
+            raise WireError(
+                f"{decision.key.signature} is not for E={title.experts}, N={title.width}; export it separately"
+            )
         if rows.setdefault(dims["M"], decision.config) != decision.config:
-            raise WireError(f"two decisions for M={dims['M']} differ; gather those of one device and one toolchain")
+            raise WireError(f"two decisions for M={dims['M']} differ; export one device and one toolchain at a time")
     return MoeTable(title, dict(sorted(rows.items())), triton)
 
 
 def read(path: Path) -> MoeTable:
-    """The table in the file at `path`."""
+    """Returns the table in a file."""
     repeated: list[str] = []
-    content = edge.load_table(path, repeated)
+    content = untrusted.load_table(path, repeated)
     if repeated:
-        raise WireError(f"{path} has {edge.shown(repeated[0])} twice; keep one")
-    return told(content, title_of(path.name), str(path), triton_of(path))
+        raise WireError(f"{path} has {untrusted.quote(repeated[0])} twice; keep one")
+    return parse(content, parse_name(path.name), str(path), triton_version_of(path))
 
 
-def triton_of(path: Path) -> str:
-    """The version of Triton that the folder of a file stands for; nothing if it is none of SGLang's."""
-    found = _FOLDER.fullmatch(path.resolve().parent.name)
-    return found[1].replace("_", ".") if found else ""
+def triton_version_of(path: Path) -> str:
+    """Returns the version of Triton by the folder of a file; "" if the folder is not of SGLang."""
+    version = _FOLDER.fullmatch(path.resolve().parent.name)
+    return version[1].replace("_", ".") if version else ""
 
 
-def told(content: Any, title: Title, where: str, triton: str = "") -> MoeTable:
-    """The table that a file's content says."""
-    head = edge.mapping(content, where)
+def parse(content: Any, title: TableName, where: str, triton: str = "") -> MoeTable:
+    """Returns the table from the content of a file."""
+    head = untrusted.check_object(content, where)
     rows: dict[int, Config] = {}
-    for key, said in head.items():
+    for key, fields in head.items():
         if key == VERSION:
-            triton = edge.word(said, f"{where}: {VERSION}")
+            triton = untrusted.check_text(fields, f"{where}: {VERSION}")
             continue
-        size = size_of(key, where)
+        size = parse_tokens(key, where)
         if size in rows:
             raise WireError(f"{where} has two rows for M={size}; keep one")
         if size < 1:
-            raise WireError(f"{where} has a row for M={size}; nobody asks for that, so drop it")
-        rows[size] = config_of(said, f"{where}: M={size}")
+            raise WireError(f"{where} has a row for M={size}, which is never looked up; remove it")
+        rows[size] = parse_config(fields, f"{where}: M={size}")
     return MoeTable(title, rows, triton)
 
 
-def size_of(key: str, where: str) -> int:
-    """The number of tokens that a row is for, read as the tools do."""
+def parse_tokens(key: str, where: str) -> int:
+    """Returns the number of tokens of a row, parsed as the tools do."""
     try:
-        if len(key) <= _MOST_DIGITS:
+        if len(key) <= _MAX_DIGITS:
             return int(key)
     except ValueError:
         pass
-    raise WireError(f"{where}: {edge.shown(key)} is no number of tokens; the tools stop at it")
+    raise WireError(f"{where}: {untrusted.quote(key)} is not a number of tokens; the tools fail on it")
 
 
-def config_of(said: Any, where: str) -> Config:
-    """The config of a row."""
-    entries = edge.mapping(said, where)
-    if len(entries) > edge.MOST_KNOBS:
-        raise WireError(f"{where} sets {len(entries):,} parameters; at most {edge.MOST_KNOBS} are read")
-    return Config({edge.name(name, where): edge.value(value, f"{where}: {name}") for name, value in entries.items()})
+def parse_config(fields: Any, where: str) -> Config:
+    """Returns the config of a row."""
+    entries = untrusted.check_object(fields, where)
+    if len(entries) > untrusted.MAX_KNOBS:
+        raise WireError(f"{where} sets {len(entries):,} parameters; at most {untrusted.MAX_KNOBS} are read")
+    return Config(
+        {
+            untrusted.check_name(name, where): untrusted.check_value(value, f"{where}: {name}")
+            for name, value in entries.items()
+        }
+    )
 
 
 def write(table: MoeTable, folder: Path, tool: Tool) -> Path:
-    """Keep `table` where a tool looks for it below its folder of configs, under the name that it asks for."""
+    """Write `table` where a tool looks for it in its folder of configs."""
     name = table.title.name(tool)
     if name is None:
-        raise WireError(f"{tool} has no tables per channel or for the way down; write it for {Tool.SGLANG}")
+        raise WireError(f"{tool} has no per-channel or down-projection tables; write it for {Tool.SGLANG}")
     for part in (name, table.triton):
         if "/" in part or "\0" in part:
-            raise WireError(f"{edge.shown(part)} cannot be part of a file's name")
+            raise WireError(f"{untrusted.quote(part)} cannot be part of a file name")
     content: dict[str, Any] = {}
     if tool is Tool.SGLANG and table.triton:
         folder = folder / f"triton_{table.triton.replace('.', '_')}"
-        edge.made(folder)
+        untrusted.make_folder(folder)
     elif table.triton:
         content[VERSION] = table.triton
-    content |= {str(size): _ordered(config) for size, config in table.rows.items()}
+    content |= {str(size): _in_tool_order(config) for size, config in table.rows.items()}
     path = folder / name
-    edge.put(path, json.dumps(content, indent=4) + "\n")
+    untrusted.write_file(path, json.dumps(content, indent=4) + "\n")
     return path
 
 
-def _ordered(config: Config) -> dict[str, Any]:
-    """A config in the order in which the tools write it."""
+def _in_tool_order(config: Config) -> dict[str, Any]:
+    """Returns a config in the order in which the tools write it."""
     names = [name for name in _ORDER if name in config]
     return {name: config[name] for name in [*names, *(name for name in config if name not in _ORDER)]}

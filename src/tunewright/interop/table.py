@@ -1,4 +1,4 @@
-"""Table: a recording as other tools keep it: knobs, constraints as text, a trial for each config tried."""
+"""Recordings of other tools as tables: knobs, constraints as text, and a trial for each config."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from math import isfinite
 from typing import Any
 
 from tunewright.errors import SpaceError, WireError
-from tunewright.interop import edge
+from tunewright.interop import untrusted
 from tunewright.model.trial import Failure, Kind, Outcome, Stage, Timing, Trial
 from tunewright.spaces.config import Config
 from tunewright.spaces.rule import Knob
 
 ERROR_VALUE = 1e20
-"""What Kernel Tuner once wrote for the time of a config that failed."""
+"""Time that older versions of Kernel Tuner wrote for a failed config."""
 
 RUNS, VERIFY, FRAMEWORK = "runs", "verify_ms", "framework_ms"
-"""Figures of a trial that other tools keep beside its time."""
+"""Metrics of a trial that other tools record besides its time."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """What a file of another tool says; without constraints, its configs alone are the space.
+class ForeignTable:
+    """Contents of a file of another tool; without constraints, its configs are the space.
 
-    A trial's time is the one its tool ranked it by, and `runs` among its figures says of how many runs that is made.
+    The time of a trial is the one that the tool ranked it by; its metric `runs` is the number of runs behind it.
     """
 
     kernel: str
@@ -37,12 +37,11 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Row:
-    """What another tool settled on for some sizes, on a device by the name it has there.
+class ForeignRow:
+    """The config that another tool chose for some sizes, on a device by the tool's name.
 
-    It is no decision of ours, and cannot be made one: a key also has the kernel's source, the types of all arguments,
-    the device's architecture and limits, and the toolchain, and a decision has evidence. A row is a config worth
-    trying first.
+    It cannot become a decision: a key also has the kernel's source, the types of all arguments, the device's
+    architecture and limits, and the toolchain, and a decision has evidence. It is a config to try first.
     """
 
     dims: Mapping[str, int]
@@ -50,75 +49,75 @@ class Row:
     device: str
 
 
-def knobs_of(declared: Mapping[str, Sequence[Any]], where: str) -> tuple[Knob, ...]:
-    """Knobs of names and values that are already checked one by one."""
-    if not 0 < len(declared) <= edge.MOST_KNOBS:
-        raise WireError(f"{where} names {len(declared)} tunable parameters; 1 to {edge.MOST_KNOBS} are read")
+def make_knobs(declared: Mapping[str, Sequence[Any]], where: str) -> tuple[Knob, ...]:
+    """Returns knobs from names and values that are already checked."""
+    if not 0 < len(declared) <= untrusted.MAX_KNOBS:
+        raise WireError(f"{where} names {len(declared)} tunable parameters; 1 to {untrusted.MAX_KNOBS} are read")
     try:
         return tuple(Knob(name, values) for name, values in declared.items())
     except SpaceError as error:
         raise WireError(f"{where}: {error}") from error
 
 
-def knobs_seen(names: Sequence[str], configs: Iterable[Config], where: str) -> tuple[Knob, ...]:
-    """Knobs with the values that occur, in ascending order where they have one."""
+def knobs_from_configs(names: Sequence[str], configs: Iterable[Config], where: str) -> tuple[Knob, ...]:
+    """Returns knobs with the values that occur, sorted if they are comparable."""
     seen: dict[str, dict[Any, None]] = {name: {} for name in names}
     for config in configs:
         for name in names:
             seen[name].setdefault(config[name])
-    return knobs_of({name: _ordered(list(values)) for name, values in seen.items()}, where)
+    return make_knobs({name: _sorted_values(list(values)) for name, values in seen.items()}, where)
 
 
-def _ordered(values: list[Any]) -> list[Any]:
+def _sorted_values(values: list[Any]) -> list[Any]:
     texts = sum(isinstance(value, str) for value in values)
     return sorted(values) if texts in (0, len(values)) else values
 
 
-def config_of(entry: dict[str, Any], names: Sequence[str], where: str) -> Config:
-    """The config that an entry sets."""
+def parse_config(entry: dict[str, Any], names: Sequence[str], where: str) -> Config:
+    """Returns the config of an entry."""
     if missing := [name for name in names if name not in entry]:
         raise WireError(f"{where} does not set {', '.join(map(repr, missing))}; every entry sets every parameter")
-    return Config({name: edge.value(entry[name], f"{where}: {name}") for name in names})
+    return Config({name: untrusted.check_value(entry[name], f"{where}: {name}") for name in names})
 
 
-def sizes_of(said: Any) -> tuple[int, ...] | None:
-    """The sizes of a problem, where they are plain numbers."""
-    listed = said if isinstance(said, list) else [said]
-    return tuple(listed) if all(type(size) is int for size in listed) else None
+def parse_sizes(content: Any) -> tuple[int, ...] | None:
+    """Returns the sizes of a problem; None if they are not plain numbers."""
+    sizes = content if isinstance(content, list) else [content]
+    return tuple(sizes) if all(type(size) is int for size in sizes) else None
 
 
-def timing(milliseconds: Any, where: str) -> Outcome:
-    """A time as an outcome; what is no number, or the mark of a failure, is one that failed."""
+def parse_time(milliseconds: Any, where: str) -> Outcome:
+    """Returns a time as an outcome; no number, or the error value, is a failure."""
     if milliseconds is None or (isinstance(milliseconds, float) and not isfinite(milliseconds)):
         return Failure(Stage.TIME, Kind.RAISED, "no time was recorded")
-    taken = edge.number(milliseconds, where)
-    if taken == ERROR_VALUE:
+    checked = untrusted.check_number(milliseconds, where)
+    if checked == ERROR_VALUE:
         return Failure(Stage.VERIFY, Kind.RAISED, "it failed")
-    if not (seconds := taken / 1e3):
-        raise WireError(f"{where} is 0; no kernel takes no time, so drop that entry")
+    if not (seconds := checked / 1e3):
+        raise WireError(f"{where} is 0, which is impossible; remove that entry")
     return Timing((seconds,), "recorded")
 
 
 def runtimes(trial: Trial) -> list[float]:
-    """The times of single runs in milliseconds, as near as they are known; none if it failed."""
+    """Returns the times of single runs in milliseconds, as far as known; empty if the trial failed."""
     if not isinstance(trial.outcome, Timing):
         return []
-    runs = int(trial.figures.get(RUNS, 0))
+    runs = int(trial.metrics.get(RUNS, 0))
     return [trial.seconds * 1e3] * runs if runs else [sample * 1e3 for sample in trial.outcome.samples]
 
 
-def first_of_each(trials: Iterable[Trial]) -> tuple[Trial, ...]:
-    """Trials without repetition: a config met again was served from a cache, at no cost."""
-    kept: dict[Config, Trial] = {}
+def drop_repeats(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """Returns the first trial of each config: repeated ones were served from a cache, at no cost."""
+    first: dict[Config, Trial] = {}
     for trial in trials:
-        kept.setdefault(trial.config, trial)
-    return tuple(kept.values())
+        first.setdefault(trial.config, trial)
+    return tuple(first.values())
 
 
-def offered(knobs: Sequence[Knob], trials: Iterable[Trial], where: str) -> None:
-    """Refuse trials whose configs set what no knob offers."""
+def check_values(knobs: Sequence[Knob], trials: Iterable[Trial], where: str) -> None:
+    """Raise an error if a trial has a value that its knob does not have."""
     for trial in trials:
         for knob in knobs:
             if trial.config[knob.name] not in knob.codes:
-                setting = f"{knob.name}={edge.shown(trial.config[knob.name])}"
-                raise WireError(f"{where} records {setting}, which that parameter does not offer; add it to its values")
+                setting = f"{knob.name}={untrusted.quote(trial.config[knob.name])}"
+                raise WireError(f"{where} records {setting}, which is not a value of that parameter; add it")

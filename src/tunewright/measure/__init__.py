@@ -1,1 +1,1 @@
-"""Clocks, checks and attempts."""
+"""Measurement: clocks, races, evaluation of configs, and noise of the machine."""

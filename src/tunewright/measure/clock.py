@@ -1,4 +1,4 @@
-"""Clock: which clock is honest for this kernel; regimes; visits to a candidate by it."""
+"""Clocks: which clock is right for a kernel, cache regimes, and samplers that time a candidate."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ from tunewright.ports.backend import Timer
 
 CLOCKS: dict[str, Callable[[], int]] = {"thread": thread_time_ns, "cpu": process_time_ns, "wall": perf_counter_ns}
 
-LONG_ENOUGH = 1e-3
-"""Seconds a sample must last for its clock to be trusted."""
+MIN_SAMPLE_SECONDS = 1e-3
+"""The shortest sample that a clock measures reliably, in seconds."""
 
-LONG = 1e-2
-"""Seconds after which a launch has warmed the caches itself: nothing before it needs to be discarded."""
+SELF_WARMING_SECONDS = 1e-2
+"""A launch of this length warms the caches itself: no warm-up is needed before it."""
 
-MOST_AT_ONCE = 1 << 20
-MOST_SINGLES = 4
-SLACK = 5e-5
-"""Seconds by which clocks may differ for no reason."""
+MAX_LAUNCHES = 1 << 20
+MAX_SINGLE_LAUNCHES = 4
+CLOCK_SLACK = 5e-5
+"""Seconds by which clocks may differ by chance."""
 
-NEARBY, EVERYTHING = 4 << 20, 64 << 20
-"""Bytes that other work passes through the caches: more than a core has of its own; more than its share of them all."""
+CORE_CACHE_BYTES, ALL_CACHES_BYTES = 4 << 20, 64 << 20
+"""Bytes to stream through the caches to evict what a core has of its own; what it has of all levels."""
 
 Restore = Callable[[], None]
-"""Puts back what a launch changed."""
+"""Restores the arguments that a launch changed."""
 
-Visit = Callable[[], float]
-"""Runs a candidate for a moment, and returns its seconds per launch."""
+Sampler = Callable[[], float]
+"""Runs a candidate for about a millisecond and returns its seconds per launch."""
 
 
 class Regime(StrEnum):
-    """In what state of the caches a kernel is timed; the fastest config differs between them."""
+    """The state of the caches in which a kernel is timed; the fastest config depends on it."""
 
-    HOT = "hot"  # again and again: bursts, the beginning of each discarded
-    CONTEXT = "context"  # single launches, other work in between
-    COLD = "cold"  # single launches, caches flushed before each
+    HOT = "hot"  # bursts of launches; the beginning of each is discarded
+    CONTEXT = "context"  # single launches with other work in between
+    COLD = "cold"  # single launches, each after a cache flush
 
 
 class HostTimer:
-    """Times a call on the host, by the clock that is honest for it; its first launches show which that is.
+    """Times a call on the host; the first launches show which clock is right for it.
 
-    Several threads are timed by the wall. One is timed by its own CPU time, so that neighbours do not count; by that
-    of the whole process if the call turns out to use threads in hiding; and by the wall if it waits, since waiting
-    costs no CPU time at all.
+    Calls with several threads are timed by the wall clock. A call with one thread is timed by its CPU time, so that
+    other programs do not count; by the CPU time of the process if it uses hidden threads; and by the wall clock if it
+    waits, since waiting costs no CPU time.
     """
 
     def __init__(self, call: Callable[[], Any], threads: int) -> None:
         self.clock = "thread" if threads == 1 else "wall"
         self._call = call
         self._probing = threads == 1
-        self._seen: dict[str, float] = {}
-        self._launches = self._given_up = self._waited = 0
+        self._totals: dict[str, float] = {}
+        self._launches = self._yields = self._waits_in_a_row = 0
 
     def __call__(self, count: int) -> float:
         if self._probing:
-            return self._probed(count)
+            return self._probe(count)
         call, now = self._call, CLOCKS[self.clock]
         start = now()
         for _ in range(count):
@@ -71,107 +71,107 @@ class HostTimer:
         return (now() - start) * 1e-9
 
     def use(self, clock: str) -> None:
-        """Read this clock from now on: those who are compared must be timed alike."""
+        """Uses this clock from now on, so that compared candidates are timed by the same one."""
         self.clock, self._probing = clock, False
 
-    def _probed(self, count: int) -> float:
-        """The same by all clocks at once, until there is enough to choose one.
+    def _probe(self, count: int) -> float:
+        """Times by all clocks at once, until there is enough data to choose one.
 
-        A launch that waits gives up its processor each time, and takes longer than it computes; that it does must be
-        seen twice, since once may be chance.
+        A launch that waits yields its processor each time and takes longer than it computes; this must be seen twice,
+        since once may be chance.
         """
-        before = getrusage(RUSAGE_THREAD).ru_nvcsw
+        yields_before = getrusage(RUSAGE_THREAD).ru_nvcsw
         start = {name: now() for name, now in CLOCKS.items()}
         for _ in range(count):
             self._call()
-        took = {name: (now() - start[name]) * 1e-9 for name, now in CLOCKS.items()}
-        self._seen = {name: self._seen.get(name, 0.0) + seconds for name, seconds in took.items()}
+        elapsed = {name: (now() - start[name]) * 1e-9 for name, now in CLOCKS.items()}
+        self._totals = {name: self._totals.get(name, 0.0) + seconds for name, seconds in elapsed.items()}
         self._launches += count
-        self._given_up += getrusage(RUSAGE_THREAD).ru_nvcsw - before
-        seen, often = self._seen, self._given_up >= max(1, self._launches // 2)
-        waits = often and seen["wall"] > 1.1 * seen["cpu"] + SLACK
-        hidden = seen["cpu"] > 1.1 * seen["thread"] + SLACK
-        self.clock = "wall" if waits else "cpu" if hidden else "thread"
-        if seen["wall"] >= LONG_ENOUGH:
-            self._waited = self._waited + 1 if waits else 0
-            self._probing = self._waited == 1
-            self._seen, self._launches, self._given_up = {}, 0, 0
-        return took[self.clock]
+        self._yields += getrusage(RUSAGE_THREAD).ru_nvcsw - yields_before
+        totals, often = self._totals, self._yields >= max(1, self._launches // 2)
+        waits = often and totals["wall"] > 1.1 * totals["cpu"] + CLOCK_SLACK
+        has_hidden_threads = totals["cpu"] > 1.1 * totals["thread"] + CLOCK_SLACK
+        self.clock = "wall" if waits else "cpu" if has_hidden_threads else "thread"
+        if totals["wall"] >= MIN_SAMPLE_SECONDS:
+            self._waits_in_a_row = self._waits_in_a_row + 1 if waits else 0
+            self._probing = self._waits_in_a_row == 1
+            self._totals, self._launches, self._yields = {}, 0, 0
+        return elapsed[self.clock]
 
     def flush(self, *, whole: bool) -> None:
-        """Let other work pass through the caches: as much as a core has of its own, or all there is."""
-        buffer = _buffer()[: (EVERYTHING if whole else NEARBY) // 8]
+        """Streams other data through the caches: enough for a core's own, or for all levels if `whole`."""
+        buffer = _buffer()[: (ALL_CACHES_BYTES if whole else CORE_CACHE_BYTES) // 8]
         np.add(buffer, 1, out=buffer)
 
 
 @cache
 def _buffer() -> NDArray[np.int64]:
-    return np.zeros(EVERYTHING // 8, dtype=np.int64)
+    return np.zeros(ALL_CACHES_BYTES // 8, dtype=np.int64)
 
 
-def visitor(timer: Timer, restore: Restore | None, regime: Regime = Regime.HOT) -> Visit:
-    """Visits to one candidate in a regime; each lasts a moment, and gives seconds per launch.
+def make_sampler(timer: Timer, restore: Restore | None, regime: Regime = Regime.HOT) -> Sampler:
+    """Returns a sampler for one candidate in a regime.
 
-    `restore` puts back what a launch changes, before each launch: a second one would start from something else.
+    `restore` puts back what a launch changes, before each launch.
     """
-    count, each = _calibrated(timer, restore)
+    count, each = _calibrate(timer, restore)
     if regime is Regime.HOT:
-        # Bursts of one kernel differ in length by chance; what warms up must not count more in the shorter ones.
-        skipped = 0 if each >= LONG else max(1, count // 4)
+        # Bursts differ in length by chance; without a warm-up, the shorter ones would seem slower.
+        warm_up = 0 if each >= SELF_WARMING_SECONDS else max(1, count // 4)
 
         def burst() -> float:
-            if skipped:  # another candidate ran before it
-                _sample(timer, restore, skipped)
+            if warm_up:  # another candidate ran before
+                _sample(timer, restore, warm_up)
             return _sample(timer, restore, count)
 
-        return _believed(burst)
+        return _retry_invalid(burst)
 
-    singles = 1 if regime is Regime.COLD else min(count, MOST_SINGLES)
+    launches = 1 if regime is Regime.COLD else min(count, MAX_SINGLE_LAUNCHES)
 
-    def apart() -> float:
+    def separate() -> float:
         total = 0.0
-        for _ in range(singles):
+        for _ in range(launches):
             if restore:
                 restore()
             timer.flush(whole=regime is Regime.COLD)
             total += timer(1)
-        return total / singles
+        return total / launches
 
-    return _believed(apart)
+    return _retry_invalid(separate)
 
 
-def alike(timers: Sequence[Timer]) -> str:
-    """Have all timers read the same clock, the most charging that any of them needs; its name."""
+def use_same_clock(timers: Sequence[Timer]) -> str:
+    """Makes all timers use the most inclusive clock that any of them needs, and returns its name."""
     names = [timer.clock for timer in timers]
-    worst = max(names, key=lambda name: list(CLOCKS).index(name) if name in CLOCKS else -1)
+    clock = max(names, key=lambda name: list(CLOCKS).index(name) if name in CLOCKS else -1)
     for timer in timers:
-        if timer.clock != worst and isinstance(timer, HostTimer):
-            timer.use(worst)
-    return worst
+        if timer.clock != clock and isinstance(timer, HostTimer):
+            timer.use(clock)
+    return clock
 
 
-def together(visits: Sequence[Visit], weights: Sequence[float]) -> Visit:
-    """A visit to the same candidate in several cases: the mean of their times, weighted."""
-    if len(visits) == 1:
-        return visits[0]
+def weighted_sampler(samplers: Sequence[Sampler], weights: Sequence[float]) -> Sampler:
+    """Returns a sampler for one candidate over several cases: the weighted mean of their times."""
+    if len(samplers) == 1:
+        return samplers[0]
     total = sum(weights)
-    return lambda: sum(weight * visit() for weight, visit in zip(weights, visits, strict=True)) / total
+    return lambda: sum(weight * sample() for weight, sample in zip(weights, samplers, strict=True)) / total
 
 
-def _believed(visit: Visit) -> Visit:
-    """The visit, repeated where the clock gave what cannot be a time."""
+def _retry_invalid(sample: Sampler) -> Sampler:
+    """Repeats a sample if the clock returned an impossible time."""
 
-    def again() -> float:
+    def retrying() -> float:
         for _ in range(3):
-            if isfinite(seconds := visit()) and seconds >= 0:
+            if isfinite(seconds := sample()) and seconds >= 0:
                 return max(seconds, 1e-12)
-        raise ValueError("the clock returned a time that is no number")
+        raise ValueError("the clock returned an invalid time three times in a row")
 
-    return again
+    return retrying
 
 
 def _sample(timer: Timer, restore: Restore | None, count: int) -> float:
-    """Seconds per launch over `count` launches; where arguments must be restored, each is timed by itself."""
+    """Returns seconds per launch over `count` launches; with `restore`, each launch is timed by itself."""
     if restore is None:
         return timer(count) / count
     total = 0.0
@@ -181,23 +181,23 @@ def _sample(timer: Timer, restore: Restore | None, count: int) -> float:
     return total / count
 
 
-def _calibrated(timer: Timer, restore: Restore | None) -> tuple[int, float]:
-    """How many launches make a sample long enough for the clock, and about how long each takes."""
-    count, each, whole, sure = 1, inf, inf, False
+def _calibrate(timer: Timer, restore: Restore | None) -> tuple[int, float]:
+    """Returns how many launches make a sample long enough for the clock, and about how long each takes."""
+    count, each, each_with_restore, confirmed = 1, inf, inf, False
     while True:
         began = perf_counter()
-        read = _sample(timer, restore, count) * count
+        measured = _sample(timer, restore, count) * count
         spent = perf_counter() - began
-        each = min(each, read / count) if isfinite(read) and read > 0 else each
-        whole = min(
-            whole, spent / count
-        )  # with what is put back in between, which takes its time though none counts it
+        each = min(each, measured / count) if isfinite(measured) and measured > 0 else each
+        each_with_restore = min(each_with_restore, spent / count)
         # A kernel that waits costs no CPU time, but it costs ours.
-        if max(read if isfinite(read) else 0.0, spent) < LONG_ENOUGH / 8 and count < MOST_AT_ONCE:
+        if max(measured if isfinite(measured) else 0.0, spent) < MIN_SAMPLE_SECONDS / 8 and count < MAX_LAUNCHES:
             count *= 4
-        elif sure or spent >= LONG_ENOUGH:
-            each = each if isfinite(each) else whole
-            wanted = min(max(1, ceil(LONG_ENOUGH / each)), MOST_AT_ONCE)
-            return min(wanted, max(1, int(LONG / whole))) if restore else wanted, each
+        elif confirmed or spent >= MIN_SAMPLE_SECONDS:
+            each = each if isfinite(each) else each_with_restore
+            launches = min(max(1, ceil(MIN_SAMPLE_SECONDS / each)), MAX_LAUNCHES)
+            if restore:
+                launches = min(launches, max(1, int(SELF_WARMING_SECONDS / each_with_restore)))
+            return launches, each
         else:
-            sure = True  # it may have been a hiccup: once more
+            confirmed = True  # it may have been a hiccup: measure once more

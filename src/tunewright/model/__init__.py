@@ -1,1 +1,1 @@
-"""Values: no I/O, no clocks, no threads."""
+"""Values of tuning: keys, problems, trials, decisions and events."""

@@ -1,4 +1,4 @@
-"""Problem: what is to be tuned. Decision: the config we settled on, and the evidence for it."""
+"""Problems and decisions: what to tune, the chosen config, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tunewright.spaces.space import Space
 
 
 class Tier(StrEnum):
-    """How near an answer is to the question; nearest first."""
+    """How well a stored decision matches the key that was asked for; best first."""
 
     EXACT = "exact"
     ALIAS = "alias"
@@ -26,10 +26,10 @@ class Tier(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A key, the space its config comes from, and the config that is used where nothing is decided.
+    """What to tune: a key, the space of configs, and the default config.
 
-    `seeds` are configs worth trying first: an earlier decision, a heuristic's proposal, another tool's table.
-    `exact` is the key of the call itself, where `key` is that of the bucket which stands for it.
+    `seeds` are configs to try first: an earlier decision, a heuristic's proposal, another tool's table.
+    `exact` is the key of the call itself if `key` is the key of its bucket.
     """
 
     key: Key
@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Finalist(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A config with its centre and an interval, in seconds."""
+    """A config with its median time and a confidence interval, in seconds."""
 
     config: Config
     seconds: float
@@ -50,26 +50,29 @@ class Finalist(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """How many times faster one thing is than another, with an interval."""
+    """A speedup with its confidence interval."""
 
     ratio: float
     low: float
     high: float
 
     @property
-    def wash(self) -> bool:
-        """Whether neither is shown to be faster."""
+    def is_inconclusive(self) -> bool:
+        """Whether neither side is shown to be faster."""
         return self.low <= 1 <= self.high
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a config was chosen: times, compared with what, found how, when and by which version.
 
-    `over_default` is the gain over the default, from rounds in which both ran; `end_to_end` that of the whole program
-    over what stood before. `resolution` is the smallest difference the race could tell, under these `conditions`.
-    `ties` are configs that were not told from the chosen one. `fingerprint` is that of its results. `complete` is
-    False if the search was interrupted. `remains` is the strategy's own estimate of its regret: by which fraction the
-    best config there is may be faster. `notes` are sentences for people, such as «no gain over the default».
+    - `over_default`: gain over the default, from rounds in which both ran.
+    - `end_to_end`: gain of the whole program over the earlier config.
+    - `resolution`: the smallest difference the race could detect, under these `conditions`.
+    - `ties`: configs that could not be distinguished from the chosen one.
+    - `fingerprint`: identifies the results bit for bit.
+    - `complete`: False if the search was interrupted.
+    - `remains`: the strategy's estimate of its regret, the fraction by which the best config may be faster.
+    - `notes`: sentences for people, such as "no gain over the default".
     """
 
     seconds: float
@@ -101,75 +104,79 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.default_seconds / self.seconds if self.default_seconds and self.seconds else None
 
 
-_EXACT = Tier.EXACT  # to look up a member costs as much as to make a decision
+Content = tuple[Config, Evidence | None]
+
+_EXACT = Tier.EXACT  # looking up an enum member costs as much as making a decision
 
 
 class Decision:
-    """The answer to a key. The tier belongs to the answer, not to the record: stored ones are exact.
+    """The config chosen for a key, with its evidence. Stored decisions are exact; other tiers belong to an answer.
 
-    One that was `kept` in a store is read when it is looked at: a process may fetch thousands and use a few.
+    A decision made by `from_body` is decoded on first use: a process may fetch thousands and use a few.
     """
 
-    __slots__ = ("_body", "_read", "_said", "key", "tier")
+    __slots__ = ("_body", "_content", "_decode", "key", "tier")
 
-    _read: Callable[[bytes], tuple[Config, Evidence | None]]
+    _decode: Callable[[bytes], Content]
 
     def __init__(self, key: Key, config: Config, evidence: Evidence | None = None, tier: Tier = Tier.EXACT) -> None:
         self.key, self.tier = key, tier
-        self._said: tuple[Config, Evidence | None] | None = (config, evidence)
+        self._content: Content | None = (config, evidence)
         self._body: bytes | None = None
 
     @classmethod
-    def kept(cls, key: Key, body: bytes, read: Callable[[bytes], tuple[Config, Evidence | None]]) -> Decision:
-        """The decision that `read` finds in `body`, when it comes to that."""
-        made = cls.__new__(cls)
-        made.key, made.tier, made._said, made._body, made._read = key, _EXACT, None, body, read
-        return made
+    def from_body(cls, key: Key, body: bytes, decode: Callable[[bytes], Content]) -> Decision:
+        """Returns the decision encoded in `body`, decoded on first use."""
+        decision = cls.__new__(cls)
+        decision.key, decision.tier, decision._content, decision._body = key, _EXACT, None, body
+        decision._decode = decode
+        return decision
 
     @classmethod
-    def kept_all(
-        cls, keys: Iterable[Key], bodies: Iterable[bytes], read: Callable[[bytes], tuple[Config, Evidence | None]]
+    def from_bodies(
+        cls, keys: Iterable[Key], bodies: Iterable[bytes], decode: Callable[[bytes], Content]
     ) -> dict[Key, Decision]:
-        """The decisions that `read` finds in `bodies`, by their keys."""
-        found: dict[Key, Decision] = {}
+        """Returns the decisions encoded in `bodies`, by their keys."""
+        decisions: dict[Key, Decision] = {}
         new, exact = cls.__new__, _EXACT
-        for key, body in zip(keys, bodies, strict=True):  # as above, without a call for each
-            found[key] = made = new(cls)
-            made.key, made.tier, made._said, made._body, made._read = key, exact, None, body, read
-        return found
+        for key, body in zip(keys, bodies, strict=True):  # as `from_body`, without a call for each
+            decisions[key] = decision = new(cls)
+            decision.key, decision.tier, decision._content, decision._body = key, exact, None, body
+            decision._decode = decode
+        return decisions
 
-    def _content(self) -> tuple[Config, Evidence | None]:
-        if self._said is None:
+    def _decoded(self) -> Content:
+        if self._content is None:
             assert self._body is not None
-            self._said = self._read(self._body)
-        return self._said
+            self._content = self._decode(self._body)
+        return self._content
 
     @property
     def config(self) -> Config:
-        """What was settled on."""
-        return self._content()[0]
+        """The chosen config."""
+        return self._decoded()[0]
 
     @property
     def evidence(self) -> Evidence | None:
-        """Why."""
-        return self._content()[1]
+        """Why it was chosen."""
+        return self._decoded()[1]
 
     @property
     def body(self) -> bytes | None:
-        """Its record, if it was kept as it is."""
+        """The encoded record, if the decision was made from one."""
         return self._body
 
-    def having(self, **changed: Any) -> Decision:
-        """The same decision, but for what is changed."""
+    def replace(self, **changes: Any) -> Decision:
+        """Returns this decision with some fields changed."""
         names = ("key", "config", "evidence", "tier")
-        return Decision(*(changed[name] if name in changed else getattr(self, name) for name in names))
+        return Decision(*(changes[name] if name in changes else getattr(self, name) for name in names))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Decision) or (self.key, self.tier) != (other.key, other.tier):
             return False
-        # One value has one record; to compare two of them takes no reading.
+        # Equal decisions have equal records, which can be compared without decoding.
         same = self is other or (self._body is not None and self._body == other._body)
-        return same or self._content() == other._content()
+        return same or self._decoded() == other._decoded()
 
     def __hash__(self) -> int:
         return hash((self.key, self.tier))

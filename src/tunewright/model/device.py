@@ -1,18 +1,18 @@
-"""Device, Toolchain: what must be equal for a time to mean the same."""
+"""Devices and toolchains: what must be equal for times to be comparable."""
 
 from __future__ import annotations
 
 import msgspec
 
 Toolchain = dict[str, str]
-"""Names and versions of everything that turns source into machine code: `{"gcc": "12.2.0"}`."""
+"""Names and versions of the compilers: `{"gcc": "12.2.0"}`."""
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A kind of processor, not one particular card: two of the same kind are equal.
+    """A model of processor, not one particular card: two of the same model are equal.
 
-    `kind` is what runs kernels (cpu, cuda, hip, opencl), `model` the name its maker gives it, `architecture` what
-    code is compiled for, `features` the instruction sets it has, `limits` the sizes that decide what fits.
+    `kind` is the platform (cpu, cuda, hip, opencl), `model` the vendor's name, `architecture` the compilation target,
+    `features` the instruction sets, and `limits` the sizes of its resources.
     """
 
     kind: str

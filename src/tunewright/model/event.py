@@ -1,4 +1,4 @@
-"""Event: what happened, for whoever listens: the journal, a progress bar, a dashboard."""
+"""Events of a search, for listeners such as a progress bar or a dashboard."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 
 
-class Started(msgspec.Struct, frozen=True):
-    """A search begins; `resumed` trials are known from an earlier run."""
+class SearchStarted(msgspec.Struct, frozen=True):
+    """A search begins; `resumed` is the number of trials known from earlier runs."""
 
     problem: Problem
     strategy: str
@@ -21,33 +21,33 @@ class Started(msgspec.Struct, frozen=True):
     resumed: int = 0
 
 
-class Tried(msgspec.Struct, frozen=True):
-    """A config was tried, and the trial is safely recorded; `replayed` if an earlier run had done it."""
+class TrialFinished(msgspec.Struct, frozen=True):
+    """A trial is finished and recorded; `replayed` if it comes from an earlier run."""
 
     trial: Trial
     replayed: bool = False
 
 
-class Final(msgspec.Struct, frozen=True):
-    """The search is over, and its finalists are about to be raced, or the whole program with what won and without."""
+class FinalRaceStarted(msgspec.Struct, frozen=True):
+    """The race of the finalists begins, or the race of the whole `program` with the old config and the new one."""
 
     finalists: int
     program: bool = False
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """A search ended in a decision; it is not `kept` if the machine was too noisy for what the settings want."""
+class DecisionMade(msgspec.Struct, frozen=True):
+    """A search ended with a decision; it is not `kept` if the machine was too noisy for the required resolution."""
 
     decision: Decision
     kept: bool = True
 
 
-class Missed(msgspec.Struct, frozen=True):
-    """Nothing exact is stored for a key, and the mode forbids tuning; the answer is of this tier."""
+class LookupMissed(msgspec.Struct, frozen=True):
+    """No exact decision is stored for a key, and the mode forbids tuning; `tier` is that of the answer."""
 
     key: Key
     tier: Tier
 
 
-Event = Started | Tried | Final | Decided | Missed
+Event = SearchStarted | TrialFinished | FinalRaceStarted | DecisionMade | LookupMissed
 Listener = Callable[[Event], None]

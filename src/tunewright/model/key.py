@@ -1,4 +1,4 @@
-"""Key: what must be equal to reuse a decision."""
+"""Keys: what must be equal to reuse a decision."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tunewright.model.device import Device, Toolchain
 from tunewright.model.signature import Signature
 
 SCHEMA = 1
-"""The number of the wire format; a record of another number is a miss, never a guess."""
+"""The schema number of stored records; a record with another number is a miss."""
 
 
 class Key(msgspec.Struct, frozen=True, dict=True):
-    """The identity of a tuning problem, in plain text.
+    """The identity of a tuning problem, as text.
 
-    Everything that changes the answer is in it; nothing that does not (host, path, user, line numbers).
+    It has everything that may change the best config, and nothing else (no host, path, user or line number).
     """
 
     kernel: str
@@ -29,15 +29,15 @@ class Key(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """The key as 64 hexadecimal digits: equal keys, equal digests, in every process and on every host."""
+        """The key as 64 hexadecimal digits, equal in every process and on every host."""
         from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, which a cached launch never needs
 
         canonical = msgspec.json.encode({"schema": SCHEMA, "key": self}, order="sorted")
         return sha256(canonical).hexdigest()
 
     @cached_property
-    def kin(self) -> str:
-        """What keys have in common that differ only in sizes, or in which device of one architecture: a digest."""
+    def related_digest(self) -> str:
+        """A digest that related keys share: they differ only in sizes, or in the device of one architecture."""
         from hashlib import sha256  # noqa: PLC0415 - as above
 
         device = [self.device.kind, self.device.architecture]
@@ -51,18 +51,18 @@ class Key(msgspec.Struct, frozen=True, dict=True):
         return isinstance(other, Key) and self.digest == other.digest
 
     def differences(self, other: Key) -> dict[str, tuple[str, str]]:
-        """The fields in which two keys differ, as (mine, theirs): the answer to «why did it miss?»."""
-        mine, theirs = flatten(self), flatten(other)
+        """Returns the fields in which two keys differ, as (this, other): why a look-up missed."""
+        fields, other_fields = flatten(self), flatten(other)
         absent = "(absent)"
         return {
-            name: (mine.get(name, absent), theirs.get(name, absent))
-            for name in sorted(mine.keys() | theirs.keys())
-            if mine.get(name) != theirs.get(name)
+            name: (fields.get(name, absent), other_fields.get(name, absent))
+            for name in sorted(fields.keys() | other_fields.keys())
+            if fields.get(name) != other_fields.get(name)
         }
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, str]:
-    """A nested value as dotted names and text."""
+    """Returns a nested value as dotted names with text."""
     if isinstance(value, msgspec.Struct):
         value = {field: getattr(value, field) for field in value.__struct_fields__}
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Signature: what the arguments of a call look like, as text; and the roles In, Out, InOut."""
+"""Signatures: the arguments of a call as text, the roles In, Out and InOut, and the dispatch key of a call."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from tunewright.errors import SignatureError
 Dim = str | int
 
 Bucket = Callable[[str, int], int]
-"""The size that stands for a named dimension's size."""
+"""Rounds the size of a named dimension to its bucket."""
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What a kernel does with an array, and the names of its dimensions: `a: In("M", "K")`."""
+    """Whether a kernel reads or writes an array, and the names of its dimensions: `a: In("M", "K")`."""
 
     dims: tuple[Dim, ...] = ()
     reads: bool = True
     writes: bool = True
 
     def __call__(self, *dims: Dim) -> Role:
-        """The same role for an array whose dimensions have names, or fixed sizes."""
+        """Returns this role for an array with named dimensions or fixed sizes."""
         return msgspec.structs.replace(self, dims=dims)
 
 
 In = Role(writes=False)
-"""An array the kernel only reads."""
+"""An array that the kernel only reads."""
 
 Out = Role(reads=False)
-"""An array the kernel only writes, all of it."""
+"""An array that the kernel overwrites completely."""
 
 InOut = Role()
-"""An array the kernel reads and writes; what is assumed of an array without a role."""
+"""An array that the kernel reads and writes; the default for arrays without a role."""
 
 
 NO_DEFAULT: Any = inspect.Parameter.empty
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One argument of a kernel: its name, its role if it is declared to be an array, or its kind if it is not."""
+    """A parameter of a kernel: its name, and its role if it is declared as an array, or else its type if declared."""
 
     name: str
     role: Role | None = None
@@ -52,12 +52,12 @@ class Parameter(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, function: Callable[..., Any], knobs: Sequence[str]) -> tuple[Parameter, ...]:
-        """The arguments of `function`, without the knobs it also takes."""
+        """Returns the parameters of `function` without the knobs."""
         try:
             signature = inspect.signature(function, eval_str=True)
         except NameError as error:
             raise SignatureError(f"cannot read the annotations of {function.__qualname__}: {error}") from error
-        found = []
+        parameters = []
         for parameter in signature.parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise SignatureError(f"{function.__qualname__} takes *args or **kwargs; name each argument instead")
@@ -65,9 +65,9 @@ class Parameter(msgspec.Struct, frozen=True):
                 continue
             if parameter.kind == parameter.KEYWORD_ONLY:
                 raise SignatureError(f"{function.__qualname__}: {parameter.name!r} comes after *, but is no knob")
-            note = parameter.annotation
-            found.append(cls(parameter.name, _role(note), _kind(note), parameter.default))
-        return tuple(found)
+            annotation = parameter.annotation
+            parameters.append(cls(parameter.name, _role(annotation), _kind(annotation), parameter.default))
+        return tuple(parameters)
 
 
 def _role(annotation: Any) -> Role | None:
@@ -80,7 +80,7 @@ def _kind(annotation: Any) -> type | None:
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Each argument as text (`float32[M,K]`, or `float32[512,512]`), and the named dimensions as numbers."""
+    """Each argument as text (`float32[M,K]`, or `float32[512,512]`), and the sizes of named dimensions."""
 
     args: tuple[str, ...] = ()
     dims: dict[str, int] = {}
@@ -92,13 +92,13 @@ class Signature(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, parameters: Sequence[Parameter], args: Sequence[Any], bucket: Bucket | None = None) -> Signature:
-        """The signature of a call, with named dimensions put into buckets."""
+        """Returns the signature of a call, with named dimensions rounded to buckets."""
         if len(args) != len(parameters):
             names = ", ".join(parameter.name for parameter in parameters)
             raise SignatureError(f"the kernel takes {len(parameters)} arguments ({names}); {len(args)} were given")
         dims: dict[str, int] = {}
         for parameter, arg in zip(parameters, args, strict=True):
-            _note_dims(parameter, arg, dims)
+            _add_dims(parameter, arg, dims)
         for parameter, arg in zip(parameters, args, strict=True):
             if isinstance(arg, int) and dims.get(parameter.name, arg) != arg:
                 raise SignatureError(f"{parameter.name} is {dims[parameter.name]} in the arrays, but {arg} was given")
@@ -107,23 +107,23 @@ class Signature(msgspec.Struct, frozen=True):
         return cls(tuple(_describe(p, arg, dims) for p, arg in zip(parameters, args, strict=True)), dims)
 
 
-def _note_dims(parameter: Parameter, arg: Any, dims: dict[str, int]) -> None:
-    """Add the dimensions that `parameter` names to `dims`; a size that contradicts is the caller's mistake."""
+def _add_dims(parameter: Parameter, arg: Any, dims: dict[str, int]) -> None:
+    """Adds the dimensions that `parameter` names to `dims`; raises SignatureError if sizes contradict each other."""
     role = parameter.role
     if role is None or not role.dims:
         return
     shape = getattr(arg, "shape", None)
     if shape is None or len(shape) != len(role.dims):
-        found = "no shape" if shape is None else f"{len(shape)} dimensions"
-        raise SignatureError(f"{parameter.name} is declared as [{', '.join(map(str, role.dims))}] but has {found}")
+        actual = "no shape" if shape is None else f"{len(shape)} dimensions"
+        raise SignatureError(f"{parameter.name} is declared as [{', '.join(map(str, role.dims))}] but has {actual}")
     for dim, size in zip(role.dims, shape, strict=True):
-        wanted = dim if isinstance(dim, int) else dims.setdefault(dim, int(size))
-        if wanted != size:
-            raise SignatureError(f"{dim} is {wanted} elsewhere but {size} in {parameter.name}{tuple(shape)}")
+        expected = dim if isinstance(dim, int) else dims.setdefault(dim, int(size))
+        if expected != size:
+            raise SignatureError(f"{dim} is {expected} elsewhere but {size} in {parameter.name}{tuple(shape)}")
 
 
 def _describe(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> str:
-    """One argument as text; an array by dtype, shape and class of layout, an int by value, a float by type."""
+    """Returns an argument as text: an array by dtype, shape and layout, an int by value, a float by type."""
     if parameter.kind is float:
         return "float"
     if isinstance(arg, np.generic):
@@ -131,10 +131,10 @@ def _describe(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> str:
     shape, dtype = getattr(arg, "shape", None), getattr(arg, "dtype", None)
     if shape is None or dtype is None:
         if isinstance(arg, bool | int | str) or arg is None:
-            # An int that repeats a named dimension follows its bucket.
+            # An int that repeats a named dimension is rounded like it.
             return f"{type(arg).__name__}={dims.get(parameter.name, arg)}"
         return f"{type(arg).__name__}[{len(arg)}]" if hasattr(arg, "__len__") else type(arg).__name__
-    # A named dimension stands by its name: its size is in `dims`, where a difference is said once.
+    # A named dimension appears by name: its size is in `dims`, so that a difference is reported once.
     sizes = parameter.role.dims if parameter.role and parameter.role.dims else shape
     text = f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, sizes))}]"
     layout = layout_of(shape, strides_of(arg))
@@ -142,7 +142,7 @@ def _describe(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> str:
 
 
 def strides_of(array: Any) -> tuple[int, ...]:
-    """Strides in elements, for numpy and for whatever has a `stride()` like torch."""
+    """Returns strides in elements, for numpy arrays and for objects with `stride()` like torch tensors."""
     strides = getattr(array, "strides", None)
     if strides is None:
         return tuple(array.stride())
@@ -150,7 +150,7 @@ def strides_of(array: Any) -> tuple[int, ...]:
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
-    """The class of a layout: C, or the order of dimensions from slowest to fastest, and whether it has gaps."""
+    """Returns the class of a layout: C, or the order of dimensions from slowest to fastest, and whether it has gaps."""
     order = sorted(range(len(shape)), key=lambda i: (-abs(strides[i]), i))
     order = [i for i in order if shape[i] != 1]
     dense, step = True, 1
@@ -162,36 +162,36 @@ def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
     return f"order({','.join(map(str, order))}){extra}"
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """How to tell calls apart: an expression over the parameters' names, and what else it mentions.
+class CallSignature(msgspec.Struct, frozen=True):
+    """The dispatch key of a call: an expression over the parameters' names, and the other names it uses.
 
     It is compiled into the kernel's `__call__`, where it is the larger part of a cached launch: no loop, and no
-    branch for what the declaration already says. Calls it makes equal may share a launcher.
+    branch for what the declaration already says. Calls with equal dispatch keys may share a launcher.
     """
 
     text: str
     scope: Mapping[str, Any]
 
     @classmethod
-    def of(cls, parameters: Sequence[Parameter]) -> Reading:
-        """An array by shape, strides and dtype, an int by value, a float by its type, the rest by a closer look."""
+    def of(cls, parameters: Sequence[Parameter]) -> CallSignature:
+        """Uses shape, strides and dtype of arrays, the value of ints, the type of floats, and inspects the rest."""
         parts: list[str] = []
         for parameter in parameters:
             name = parameter.name
             if parameter.role is not None:
-                # Strides say nothing new of a contiguous array, and are the slowest to read and to hash.
+                # A contiguous array needs no strides, which are the slowest to read and to hash.
                 parts += [f"{name}.shape", f"{name}.flags.c_contiguous or {name}.strides", f"{name}.dtype"]
             elif parameter.kind is float:
                 parts.append(f"{name}.__class__")
             elif parameter.kind is not None:
                 parts.append(name)
             else:
-                parts.append(f"_tunewright_look({name})")
-        return cls(f"({', '.join(parts)},)" if parts else "()", {"_tunewright_look": _look})
+                parts.append(f"_tunewright_inspect({name})")
+        return cls(f"({', '.join(parts)},)" if parts else "()", {"_tunewright_inspect": _inspect})
 
 
-def _look(arg: Any) -> Hashable:
-    """What distinguishes an argument whose kind was not declared."""
+def _inspect(arg: Any) -> Hashable:
+    """Returns what distinguishes an argument whose type was not declared."""
     cls = arg.__class__
     if cls is np.ndarray:
         return arg.shape, arg.flags.c_contiguous or arg.strides, arg.dtype

@@ -1,4 +1,4 @@
-"""Trial: one config, tried once, and what came of it."""
+"""Trials: one config, tried once, with its outcome."""
 
 from __future__ import annotations
 
@@ -12,52 +12,55 @@ from tunewright.spaces.config import Config
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value; the mean of the two middle ones if their number is even."""
+    """Returns the middle value, or the mean of the two middle values."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 class Stage(StrEnum):
-    """How far an attempt got."""
+    """The stages of a trial, in order."""
 
     BUILD = "build"
-    WAIT = "wait"  # for the device, which times one at a time
+    WAIT = "wait"  # for the device, which times one trial at a time
     LOAD = "load"
     VERIFY = "verify"
     TIME = "time"
 
 
 class Kind(StrEnum):
-    """In which way an attempt failed."""
+    """The kinds of failure."""
 
-    REFUSED = "refused"  # the compiler or the backend would not take it
-    WRONG = "wrong"  # it ran, and the result is not right
-    RAISED = "raised"  # it raised an error
-    CRASHED = "crashed"  # it took its process with it
-    HUNG = "hung"  # it did not end before its deadline
-    MEMORY = "memory"  # it wanted more memory than it may have
+    REFUSED = "refused"  # the compiler or the backend rejected the config
+    WRONG = "wrong"  # the result is wrong
+    RAISED = "raised"  # the kernel raised an error
+    CRASHED = "crashed"  # the process died
+    HUNG = "hung"  # the deadline passed
+    MEMORY = "memory"  # the memory limit was exceeded
 
 
 class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is", omit_defaults=True):
-    """It ran: seconds per launch, one entry per sample, by the clock named.
+    """The outcome of a trial that worked: seconds per launch for each sample, by the named clock.
 
-    If it was raced against the best so far, `ratio` is its time over that one's in the same rounds, and `par` what
-    that one is taken to need: by both, trials compare although the machine changed its pace between them.
+    If the config was raced against the incumbent, `ratio` is its time divided by the incumbent's in the same rounds,
+    and `incumbent_seconds` the reference time of the incumbent. Their product compares between trials even if the
+    machine changed its speed.
     """
 
     samples: Annotated[tuple[float, ...], msgspec.Meta(min_length=1)]
     clock: str = ""
     ratio: float | None = None
-    par: float | None = None
+    incumbent_seconds: float | None = msgspec.field(default=None, name="par")
 
     @property
     def seconds(self) -> float:
-        """What it takes: by its race if it had one, else the centre of the samples."""
-        return median(self.samples) if self.ratio is None or self.par is None else self.ratio * self.par
+        """Seconds per launch: from the race against the incumbent if there was one, else the median sample."""
+        if self.ratio is None or self.incumbent_seconds is None:
+            return median(self.samples)
+        return self.ratio * self.incumbent_seconds
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure", tag_field="is"):
-    """It did not: where it stopped, in which way, and why in words."""
+    """The outcome of a trial that failed: at which stage, how, and why."""
 
     stage: Stage
     kind: Kind
@@ -68,43 +71,43 @@ Outcome = Timing | Failure
 
 
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A config with its outcome, what the attempt cost, and figures learned on the way (registers, spills).
+    """A config with its outcome, what the trial cost, and further metrics (registers, spills, retries).
 
-    `fingerprint` tells its results on the check inputs from others bit for bit; `varies` if two runs differed.
+    `fingerprint` identifies the results on the check inputs bit for bit; it is "varies" if two runs differed.
     """
 
     config: Config
     outcome: Outcome
     build_seconds: float = 0.0
     run_seconds: float = 0.0
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
     at: float = 0.0
     fingerprint: str = ""
 
     @property
     def works(self) -> bool:
-        """Whether it ran and was right."""
+        """Whether the config ran and its results were right."""
         return isinstance(self.outcome, Timing)
 
     @property
     def seconds(self) -> float:
-        """Seconds per launch; infinite if it failed, so that trials can be compared."""
+        """Seconds per launch; infinite if the trial failed."""
         return self.outcome.seconds if isinstance(self.outcome, Timing) else float("inf")
 
 
-CLEARLY = 0.97
-"""How much faster a trial must look to become the rival of those that follow: luck must not be handed on as fact."""
+CLEARLY_FASTER = 0.97
+"""A trial replaces the incumbent only below this ratio of its time, so that lucky measurements do not accumulate."""
 
 
-class Rival(msgspec.Struct, frozen=True):
-    """The best so far, whom a new candidate is raced against, and what it is taken to need."""
+class Incumbent(msgspec.Struct, frozen=True):
+    """The best config so far, which new candidates are raced against, and its reference time."""
 
     config: Config
     seconds: float
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A config to be tried, and its rival if there is one yet."""
+class TrialRequest(msgspec.Struct, frozen=True):
+    """A config to try, and the incumbent if there is one yet."""
 
     config: Config
-    rival: Rival | None = None
+    incumbent: Incumbent | None = msgspec.field(default=None, name="rival")

@@ -1,4 +1,4 @@
-"""By C: products, sums of rows and transpositions in templates with knobs, for whoever has a compiler."""
+"""Implementations in C: tuned templates of gemm, reduce and transpose; need a C compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tunewright.operators.operator import Implementation, Support, Template
 from tunewright.spaces.rule import Rule
 from tunewright.spaces.space import Knob, Space
 
-_HERE = Path(__file__).parent / "kernels"
+_KERNELS = Path(__file__).parent / "kernels"
 
 SPACE = Space(
     Knob("VW", [4, 8, 16]),
@@ -27,27 +27,27 @@ START = {"VW": 16, "MR": 6, "NR": 4, "KB": 256}
 ROWS = Space(Knob("VW", [4, 8, 16]), Knob("CHAINS", [1, 2, 4, 8]))
 TILES = Space(Knob("TM", [4, 8, 16, 32, 64]), Knob("TN", [4, 8, 16, 32, 64]))
 
-_ONE = Support(("float32",), "C")
+_SUPPORT = Support(("float32",), "C")
 
 
 def implementations() -> list[Implementation]:
-    """Those with a template."""
+    """Returns the implementations."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         raise PluginError("'c' (operators) needs a C compiler; install gcc or clang")
 
     def gemm(signature: Signature, threads: int) -> Template:
-        return Template(C(_HERE / "gemm.c", "gemm", flags="-O3 -march=native -ffast-math"), SPACE, START)
+        return Template(C(_KERNELS / "gemm.c", "gemm", flags="-O3 -march=native -ffast-math"), SPACE, START)
 
     def reduce(signature: Signature, threads: int) -> Template:
         return Template(
-            C(_HERE / "rows.c", "reduce", flags="-O3 -march=native -ffast-math"), ROWS, {"VW": 16, "CHAINS": 4}
+            C(_KERNELS / "rows.c", "reduce", flags="-O3 -march=native -ffast-math"), ROWS, {"VW": 16, "CHAINS": 4}
         )
 
     def transpose(signature: Signature, threads: int) -> Template:
-        return Template(C(_HERE / "tiles.c", "transpose"), TILES, {"TM": 16, "TN": 16})
+        return Template(C(_KERNELS / "tiles.c", "transpose"), TILES, {"TM": 16, "TN": 16})
 
     return [
-        Implementation("c", standard.GEMM, template=gemm, support=_ONE),
-        Implementation("c", standard.REDUCE, template=reduce, support=_ONE),
-        Implementation("c", standard.TRANSPOSE, template=transpose, support=_ONE),
+        Implementation("c", standard.GEMM, template=gemm, support=_SUPPORT),
+        Implementation("c", standard.REDUCE, template=reduce, support=_SUPPORT),
+        Implementation("c", standard.TRANSPOSE, template=transpose, support=_SUPPORT),
     ]

@@ -1,4 +1,4 @@
-"""By numpy: every operator, on whatever BLAS numpy was built with; what is chosen where nothing is decided."""
+"""Implementations in numpy: the defaults. The source of these functions is part of keys, names included."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HALVES = ("float16", NARROW, "float32", "float64")
 
 
 def product(a: Any, b: Any, out: Any) -> None:
-    """A product, or one for each of a batch."""
+    """Matmul, also batched."""
     np.matmul(a, b, out=out)
 
 
 def conv2d(x: Any, w: Any, out: Any) -> None:
-    """The window's elements one by one where there is one channel, else as a product of matrices."""
+    """Convolution tap by tap for a single channel, else as im2col and matmul."""
     high, wide = out.shape[2:]
     if x.shape[1] == 1 and w.shape[0] == 1:
         np.multiply(x[:, :, :high, :wide], w[0, 0, 0, 0], out=out)
@@ -34,14 +34,14 @@ def conv2d(x: Any, w: Any, out: Any) -> None:
 
 
 def softmax(x: Any, out: Any) -> None:
-    """In place, after the first step."""
+    """Softmax in place, after the first step."""
     np.subtract(x, x.max(-1, keepdims=True), out=out)
     np.exp(out, out=out)
     out /= out.sum(-1, keepdims=True)
 
 
 def layer_norm(x: Any, scale: Any, shift: Any, out: Any) -> None:
-    """In place, after the first step."""
+    """Layer norm in place, after the first step."""
     np.subtract(x, x.mean(-1, keepdims=True), out=out)
     out /= np.sqrt(np.einsum("ij,ij->i", out, out)[:, None] / x.shape[1] + x.dtype.type(standard.EPSILON))
     out *= scale
@@ -49,7 +49,7 @@ def layer_norm(x: Any, scale: Any, shift: Any, out: Any) -> None:
 
 
 def attention(q: Any, k: Any, v: Any, out: Any) -> None:
-    """All scores at once."""
+    """Attention with all scores at once."""
     scores = np.matmul(q, k.transpose(0, 2, 1))
     scores *= q.dtype.type(1 / sqrt(q.shape[-1]))
     softmax(scores, scores)
@@ -57,22 +57,22 @@ def attention(q: Any, k: Any, v: Any, out: Any) -> None:
 
 
 def transpose(x: Any, out: Any) -> None:
-    """Copied column by column."""
+    """Transpose by a strided copy."""
     np.copyto(out, x.T)
 
 
 def reduce(x: Any, out: Any) -> None:
-    """Summed pairwise."""
+    """Pairwise sum of each row."""
     np.sum(x, axis=-1, out=out)
 
 
 def blas_reduce(x: Any, out: Any) -> None:
-    """A product with ones, which BLAS has vectors for."""
+    """Sum of each row as a BLAS product with ones."""
     np.matmul(x, np.ones(x.shape[1], x.dtype), out=out)
 
 
 def widened(run: Callable[..., None]) -> Callable[..., None]:
-    """The same for bfloat16, of which numpy knows no arithmetic: computed in single precision, then rounded."""
+    """Returns the function for bfloat16, which numpy cannot compute with: in float32, then rounded."""
 
     def narrow(*args: Any) -> None:
         out = np.empty(args[-1].shape, np.float32)
@@ -83,7 +83,7 @@ def widened(run: Callable[..., None]) -> Callable[..., None]:
 
 
 def implementations() -> list[Implementation]:
-    """All of them; what numpy does without BLAS, halves too."""
+    """Returns the implementations; all but BLAS also take 16-bit floats."""
     runs: dict[Operator, Callable[..., None]] = {
         standard.GEMM: product, standard.BATCHED_GEMM: product, standard.CONV2D: conv2d, standard.SOFTMAX: softmax,
         standard.LAYER_NORM: layer_norm, standard.ATTENTION: attention, standard.TRANSPOSE: transpose,

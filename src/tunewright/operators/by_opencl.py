@@ -1,15 +1,15 @@
-"""By OpenCL: templates with knobs, on the first device that OpenCL finds."""
+"""Implementations in OpenCL: tuned templates, on the first device found."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-from tunewright.backends.opencl import On
-from tunewright.backends.opencl.device import driver, opened
 from tunewright.model.signature import Signature
+from tunewright.opencl import DeviceSelector
+from tunewright.opencl.device import driver, open_device
 from tunewright.operators import opencl_kernels as kernels
 from tunewright.operators import standard
-from tunewright.operators.operator import Implementation, Operator, Support, Template, Templating
+from tunewright.operators.operator import Implementation, Operator, Support, Template, TemplateFactory
 from tunewright.ports.plugins import missing
 from tunewright.spaces.rule import Rule
 
@@ -20,14 +20,14 @@ _ONE_CHANNEL = Support(
 
 
 def implementations() -> list[Implementation]:
-    """Those with a kernel; on a processor they use as many compute units as there are threads."""
+    """Returns the implementations; on a CPU they use as many compute units as threads."""
     if find_spec("pyopencl") is None:
         raise missing("operators", "opencl", ImportError(name="pyopencl"))
 
-    def on(threads: int) -> On:
+    def on(threads: int) -> DeviceSelector:
         driver()
-        here = opened(None, None)
-        return On(units=min(threads, here.device.max_compute_units) if here.is_cpu else None)
+        here = open_device(None, None)
+        return DeviceSelector(units=min(threads, here.device.max_compute_units) if here.is_cpu else None)
 
     def gemm(signature: Signature, threads: int) -> Template:
         return Template(kernels.gemm_source(on(threads)), kernels.GEMM, kernels.GEMM_START)
@@ -41,10 +41,13 @@ def implementations() -> list[Implementation]:
     def reduce(signature: Signature, threads: int) -> Template:
         return Template(kernels.reduce_source(on(threads)), kernels.REDUCE, kernels.REDUCE_START)
 
-    made: dict[Operator, tuple[Templating, Support]] = {
+    templates: dict[Operator, tuple[TemplateFactory, Support]] = {
         standard.GEMM: (gemm, _SUPPORT),
         standard.CONV2D: (conv2d, _ONE_CHANNEL),
         standard.TRANSPOSE: (transpose, _SUPPORT),
         standard.REDUCE: (reduce, _SUPPORT),
     }
-    return [Implementation("opencl", op, template=one, support=support) for op, (one, support) in made.items()]
+    return [
+        Implementation("opencl", op, template=template, support=support)
+        for op, (template, support) in templates.items()
+    ]

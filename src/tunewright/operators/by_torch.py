@@ -1,4 +1,4 @@
-"""By torch: every operator as eager torch has it, on memory shared with numpy; loaded when first called."""
+"""Implementations in eager torch on memory shared with numpy. torch is imported at the first call."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tunewright.operators.operator import NARROW, Implementation, Operator, Supp
 from tunewright.ports.plugins import missing
 
 COPIED = ("conv2d", "layer_norm", "attention")
-"""What torch does not write into an array that is given."""
+"""Operators for which torch has no `out` argument, so that the result is copied."""
 
 SUPPORT = Support(("float16", NARROW, "float32", "float64"))
 
 
 def implementations() -> list[Implementation]:
-    """All of them, on the processor."""
+    """Returns the implementations, on the CPU."""
     try:
         versions = {"torch": metadata.version("torch")}
     except metadata.PackageNotFoundError as error:
@@ -38,7 +38,7 @@ def implementations() -> list[Implementation]:
 
 
 def _late(loaded: Callable[[], dict[str, Callable[..., Any]]], operator: Operator) -> Callable[..., Any]:
-    """The operator by torch, which takes seconds to load: only who is chosen or raced is called."""
+    """Returns a function that imports torch, which takes seconds, at its first call."""
     name = operator.name
 
     def run(*args: Any) -> Any:
@@ -49,8 +49,8 @@ def _late(loaded: Callable[[], dict[str, Callable[..., Any]]], operator: Operato
 
 @cache
 def runs(narrow: bool = False) -> dict[str, Callable[..., None]]:
-    """Functions over numpy arrays, of bfloat16 if `narrow`; where torch cannot write into one, its result is copied."""
-    import torch  # noqa: PLC0415 - heavy, and only for who has it
+    """Returns functions on numpy arrays, of bfloat16 if `narrow`."""
+    import torch  # noqa: PLC0415 - heavy and optional
 
     functional = torch.nn.functional
 
@@ -86,7 +86,7 @@ def runs(narrow: bool = False) -> dict[str, Callable[..., None]]:
 
 @cache
 def news() -> dict[str, Callable[..., Any]]:
-    """Functions that return torch's own result, where `runs` copies it."""
+    """Returns functions that return torch's own result, where `runs` copies it."""
     import torch  # noqa: PLC0415 - as above
 
     functional, see = torch.nn.functional, torch.from_numpy

@@ -1,4 +1,4 @@
-"""Operator, Implementation: what is computed, and who can compute it for which arguments."""
+"""Operators, their implementations, and the arguments that an implementation supports."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tunewright.spaces.space import Space
 
 FLOATS = ("float32", "float64")
 NARROW = "bfloat16"
-"""Numpy's arrays of it are those of the package ml_dtypes."""
+"""In numpy, a dtype of the package ml_dtypes."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """What is computed: a name, a function that declares arguments (the result last), what is right, and the
-    result's shape from the shapes of the others.
+    """An operator: its name, a function that declares the arguments (the result last), a reference, and the shape of
+    the result from the shapes of the inputs.
     """
 
     name: str
@@ -30,19 +30,19 @@ class Operator:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Its arguments, the result among them."""
+        """All arguments, including the result."""
         return Parameter.of(self.function, ())
 
     @property
     def inputs(self) -> tuple[Parameter, ...]:
-        """Its arguments without the result."""
+        """All arguments without the result."""
         return self.parameters[:-1]
 
 
 @dataclass(frozen=True)
 class Support:
-    """Which arguments an implementation takes: dtypes, layouts ("C": without gaps, or "any"), a device, sizes that keep
-    `rules`; arrays that do not lie at a multiple of `alignment` bytes are copied for it.
+    """Arguments that an implementation supports: dtypes, layouts ("C": contiguous, or "any"), a device, and sizes that
+    satisfy `rules`. Arrays that are not aligned to `alignment` bytes are copied.
     """
 
     dtypes: Sequence[str] = FLOATS
@@ -51,44 +51,44 @@ class Support:
     alignment: int = 1
     rules: Sequence[Rule] = ()
 
-    def objections(self, signature: Signature) -> list[str]:
-        """Why it does not take such arguments, in words; empty if it does."""
-        said = [] if self.device == "cpu" else [f"it runs on {self.device}, and numpy's arrays lie on the cpu"]
+    def unsupported(self, signature: Signature) -> list[str]:
+        """Returns the reasons why such arguments are not supported; empty if they are."""
+        reasons = [] if self.device == "cpu" else [f"it runs on {self.device}, but numpy arrays are on the cpu"]
         for text in signature.args:
             dtype, _, rest = text.partition("[")
             if rest and dtype not in self.dtypes:
-                said.append(f"it takes {' and '.join(self.dtypes)}, not {dtype}")
+                reasons.append(f"it takes {' and '.join(self.dtypes)}, not {dtype}")
             if rest and self.layouts == "C" and text.rpartition("]")[2]:
-                said.append("it takes arrays without gaps, in C's order")
-        broken = [rule.reason for rule in self.rules if not said and rule.broken_by(signature.dims)]
-        return list(dict.fromkeys(said + broken))
+                reasons.append("it takes C-contiguous arrays")
+        broken = [rule.reason for rule in self.rules if not reasons and rule.broken_by(signature.dims)]
+        return list(dict.fromkeys(reasons + broken))
 
 
 @dataclass(frozen=True)
 class Template:
-    """An implementation with knobs: a backend, a space, and the config that is tried first."""
+    """An implementation with knobs: a backend, a space, and the config to try first."""
 
     backend: Backend
     space: Space | None = None
     start: Mapping[str, Any] = field(default_factory=dict)
 
 
-Templating = Callable[[Signature, int], Template]
-"""Makes a template for such arguments and so many threads."""
+TemplateFactory = Callable[[Signature, int], Template]
+"""Returns a template for a signature and a number of threads."""
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One way to compute an operator: a function with the operator's arguments, or what makes a template.
+    """One implementation of an operator: a function with the operator's arguments, or a factory of templates.
 
-    `narrow` computes arrays of bfloat16, where that takes another function; `fresh` takes the inputs alone and returns
-    the result in an array of its own, where that spares a copy; `versions` names the packages that its speed rests on.
+    `narrow` is the function for bfloat16 arrays, if it differs; `fresh` takes the inputs only and returns a new array,
+    if that saves a copy; `versions` are the packages that its speed depends on.
     """
 
     name: str
     operator: Operator
     run: Callable[..., Any] | None = None
-    template: Templating | None = None
+    template: TemplateFactory | None = None
     narrow: Callable[..., Any] | None = None
     fresh: Callable[..., Any] | None = None
     support: Support = field(default_factory=Support)

@@ -1,4 +1,4 @@
-"""Registry: which implementations are installed, by the entry points of `tunewright.operators`."""
+"""Installed implementations of operators, implementations by the entry points of `tunewright.operators`."""
 
 from __future__ import annotations
 
@@ -10,42 +10,44 @@ from tunewright.operators.operator import Implementation, Operator
 from tunewright.operators.standard import STANDARD
 from tunewright.ports import plugins
 
-FIRST = "numpy"
-"""Whose implementations stand first: what is chosen where nothing is decided."""
+DEFAULT_PROVIDER = "numpy"
+"""The provider that comes first: its implementations are the defaults."""
 
 
 class Registry(NamedTuple):
-    """What is installed, and why what is not usable here is not."""
+    """Installed implementations, and why some providers are not usable."""
 
     implementations: tuple[Implementation, ...]
     absent: dict[str, str]
 
     @property
     def operators(self) -> dict[str, Operator]:
-        """The standard ones, and those that implementations bring."""
-        return STANDARD | {one.operator.name: one.operator for one in self.implementations}
+        """The standard operators and those of the implementations."""
+        return STANDARD | {item.operator.name: item.operator for item in self.implementations}
 
     def operator(self, name: str) -> Operator:
-        """The operator of that name."""
+        """Returns the operator with that name."""
         if name not in self.operators:
             raise PluginError(f"no operator named {name!r}; there are: {', '.join(sorted(self.operators))}")
         return self.operators[name]
 
     def of(self, operator: Operator) -> list[Implementation]:
-        """Its implementations."""
-        return [one for one in self.implementations if one.operator.name == operator.name]
+        """Returns the implementations of an operator."""
+        return [item for item in self.implementations if item.operator.name == operator.name]
 
 
 @cache
 def installed() -> Registry:
-    """Everything that entry points name; a provider that lacks something is passed over, and it is said what."""
+    """Loads all entry points; a provider that lacks a requirement is skipped, with the reason."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and a cached launch never needs it
 
-    found: list[Implementation] = []
+    implementations: list[Implementation] = []
     absent: dict[str, str] = {}
-    for name in sorted(entry_points(group="tunewright.operators").names, key=lambda name: (name != FIRST, name)):
+    for name in sorted(
+        entry_points(group="tunewright.operators").names, key=lambda name: (name != DEFAULT_PROVIDER, name)
+    ):
         try:
-            found += plugins.load("operators", name)()
+            implementations += plugins.load("operators", name)()
         except TunewrightError as error:
             absent[name] = str(error)
-    return Registry(tuple(found), absent)
+    return Registry(tuple(implementations), absent)

@@ -1,4 +1,4 @@
-"""Standard: the operators that programs are made of, each with a reference in numpy."""
+"""Standard operators with numpy references. The source of a reference is part of keys, names included."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 EPSILON = 1e-5
-"""Added to variances by layer norm."""
+"""Added to the variance by layer norm."""
 
 
 def _gemm(
@@ -35,7 +35,7 @@ def _batched_gemm(
 def _conv2d(
     x: Annotated[Array, In("I", "C", "H", "W")], w: Annotated[Array, In("F", "C", "R", "S")], out: Annotated[Array, Out]
 ) -> None:
-    """Images (image, channel, row, column) seen through windows, without borders, step by step."""
+    """Convolution of NCHW images, without padding, stride 1."""
 
 
 def _softmax(x: Annotated[Array, In("M", "N")], out: Annotated[Array, Out("M", "N")]) -> None:
@@ -46,7 +46,7 @@ def _layer_norm(
     x: Annotated[Array, In("M", "N")], scale: Annotated[Array, In("N")], shift: Annotated[Array, In("N")],
     out: Annotated[Array, Out("M", "N")],
 ) -> None:  # fmt: skip
-    """Each row with mean 0 and variance 1, then scaled and shifted by column."""
+    """Layer norm of each row, with scale and shift by column."""
 
 
 def _attention(
@@ -57,7 +57,7 @@ def _attention(
 
 
 def _transpose(x: Annotated[Array, In("M", "N")], out: Annotated[Array, Out("N", "M")]) -> None:
-    """`x` transposed, without gaps."""
+    """`x` transposed, contiguous."""
 
 
 def _reduce(x: Annotated[Array, In("M", "N")], out: Annotated[Array, Out("M")]) -> None:
@@ -91,25 +91,28 @@ def _right_reduce(x: Any) -> Any:
     return x.sum(-1)
 
 
-def _as_first(*shapes: Shape) -> Shape:
+def _same_shape(*shapes: Shape) -> Shape:
     return shapes[0]
 
 
-def _product_shape(a: Shape, b: Shape) -> Shape:
+def _gemm_shape(a: Shape, b: Shape) -> Shape:
     return (*a[:-1], b[-1])
 
 
-def _window_shape(x: Shape, w: Shape) -> Shape:
+def _conv2d_shape(x: Shape, w: Shape) -> Shape:
     return (x[0], w[0], x[2] - w[2] + 1, x[3] - w[3] + 1)
 
 
-GEMM = Operator("gemm", _gemm, np.matmul, _product_shape)
-BATCHED_GEMM = Operator("batched_gemm", _batched_gemm, np.matmul, _product_shape)
-CONV2D = Operator("conv2d", _conv2d, _right_conv2d, _window_shape)
-SOFTMAX = Operator("softmax", _softmax, _right_softmax, _as_first)
-LAYER_NORM = Operator("layer_norm", _layer_norm, _right_layer_norm, _as_first)
-ATTENTION = Operator("attention", _attention, _right_attention, _as_first)
+GEMM = Operator("gemm", _gemm, np.matmul, _gemm_shape)
+BATCHED_GEMM = Operator("batched_gemm", _batched_gemm, np.matmul, _gemm_shape)
+CONV2D = Operator("conv2d", _conv2d, _right_conv2d, _conv2d_shape)
+SOFTMAX = Operator("softmax", _softmax, _right_softmax, _same_shape)
+LAYER_NORM = Operator("layer_norm", _layer_norm, _right_layer_norm, _same_shape)
+ATTENTION = Operator("attention", _attention, _right_attention, _same_shape)
 TRANSPOSE = Operator("transpose", _transpose, _right_transpose, lambda x: x[::-1])
 REDUCE = Operator("reduce", _reduce, _right_reduce, lambda x: x[:1])
 
-STANDARD = {one.name: one for one in (GEMM, BATCHED_GEMM, CONV2D, SOFTMAX, LAYER_NORM, ATTENTION, TRANSPOSE, REDUCE)}
+STANDARD = {
+    operator.name: operator
+    for operator in (GEMM, BATCHED_GEMM, CONV2D, SOFTMAX, LAYER_NORM, ATTENTION, TRANSPOSE, REDUCE)
+}

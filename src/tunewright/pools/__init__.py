@@ -1,1 +1,1 @@
-"""Places where attempts run."""
+"""Pools that run trials in this process or in worker processes."""

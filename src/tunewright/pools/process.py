@@ -1,4 +1,4 @@
-"""A pool of worker processes of our own: one that dies costs its trial, not the pool."""
+"""The process pool: trials run in isolated worker processes; one that dies costs its trial, not the pool."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from selectors import EVENT_READ, DefaultSelector
 
 from tunewright.errors import PluginError
-from tunewright.model.trial import Entry, Trial
-from tunewright.pools.isolate import GLANCE, Isolated, Worker
+from tunewright.model.trial import Trial, TrialRequest
+from tunewright.pools.worker import IsolatedAttempt, Worker
+from tunewright.pools.worker_process import POLL_SECONDS
 from tunewright.ports.pool import Attempt
 from tunewright.spaces.config import Config
 
@@ -21,60 +22,60 @@ class ProcessPool:
         self._idle: list[Worker] = []
         self._retried: set[Config] = set()
 
-    def run(self, attempt: Attempt, entries: Iterable[Entry]) -> Iterator[Trial]:
-        """Trials as they finish; a worker that died, hung or wrote where it must not is replaced."""
-        if not isinstance(attempt, Isolated):
-            raise PluginError('the process pool runs attempts that can travel; use pool="serial" for this one')
-        source = iter(entries)
+    def run(self, attempt: Attempt, entries: Iterable[TrialRequest]) -> Iterator[Trial]:
+        """Yields trials as they finish; a worker that died, hung or wrote where it must not is replaced."""
+        if not isinstance(attempt, IsolatedAttempt):
+            raise PluginError('the process pool runs isolated attempts only; use pool="serial" for this one')
+        requests = iter(entries)
         try:
-            exhausted = not self._fill(attempt, source)
+            exhausted = not self._fill(attempt, requests)
             while self._busy:
                 yield from self._collect()
                 if not exhausted:
-                    exhausted = not self._fill(attempt, source)
+                    exhausted = not self._fill(attempt, requests)
         finally:
             self.close()
 
-    def _fill(self, attempt: Isolated, source: Iterator[Entry]) -> bool:
-        """Give every free place an entry; False when there are no more."""
+    def _fill(self, attempt: IsolatedAttempt, requests: Iterator[TrialRequest]) -> bool:
+        """Gives every free worker a request; False when there are no more."""
         while len(self._busy) < self.width:
-            entry = next(source, None)
-            if entry is None:
+            request = next(requests, None)
+            if request is None:
                 return False
             worker = self._idle.pop() if self._idle else Worker(attempt)
-            worker.give(entry)
+            worker.submit(request)
             self._busy.append(worker)
         return True
 
     def _collect(self) -> Iterator[Trial]:
-        """Wait until something happens; the trials that are finished by then."""
+        """Waits until a worker reports something; yields the trials that are finished by then."""
         with DefaultSelector() as selector:
             for worker in self._busy:
                 selector.register(worker, EVENT_READ)
-            selector.select(GLANCE)
+            selector.select(POLL_SECONDS)
         for worker in list(self._busy):
-            if (trial := worker.collect()) is not None:
+            if (trial := worker.poll()) is not None:
                 self._busy.remove(worker)
-                if worker.unborn and trial.config not in self._retried:
-                    self._again(worker)
+                if worker.never_started and trial.config not in self._retried:
+                    self._retry(worker)
                     continue
-                if worker.spent:
+                if worker.retired:
                     worker.close()
                 else:
                     self._idle.append(worker)
                 yield trial
 
-    def _again(self, dead: Worker) -> None:
-        """Give an entry whose worker never began to another, once."""
+    def _retry(self, dead: Worker) -> None:
+        """Gives the request of a worker that never started to another, once."""
         dead.close()
-        assert dead.entry is not None
-        self._retried.add(dead.entry.config)
+        assert dead.request is not None
+        self._retried.add(dead.request.config)
         worker = Worker(dead.attempt)
-        worker.give(dead.entry)
+        worker.submit(dead.request)
         self._busy.append(worker)
 
     def close(self) -> None:
-        """End every worker."""
+        """Ends every worker."""
         for worker in self._busy + self._idle:
             worker.close()
         self._busy, self._idle = [], []

@@ -1,22 +1,22 @@
-"""A pool of one: attempts run here, one after another, with nothing between them and this process."""
+"""The serial pool: trials run one after another in this process, without isolation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tunewright.model.trial import Entry, Trial
+from tunewright.model.trial import Trial, TrialRequest
 from tunewright.ports.pool import Attempt
 
 
 class SerialPool:
-    """Runs each attempt where it stands. What crashes here crashes you: for trusted kernels and tests."""
+    """Runs each trial in this process. A crashing kernel ends the program: for trusted kernels and tests."""
 
     def __init__(self, width: int = 1) -> None:
         self.width = 1
 
-    def run(self, attempt: Attempt, entries: Iterable[Entry]) -> Iterator[Trial]:
-        """Trials in order."""
-        return (attempt(entry) for entry in entries)
+    def run(self, attempt: Attempt, entries: Iterable[TrialRequest]) -> Iterator[Trial]:
+        """Yields trials in order."""
+        return (attempt(request) for request in entries)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing: there is no worker to end."""

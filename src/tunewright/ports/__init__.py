@@ -1,1 +1,1 @@
-"""The contracts between workers."""
+"""Protocols that strategies, backends, pools and stores implement."""

@@ -1,4 +1,4 @@
-"""Backend: how one kind of kernel is described, built, loaded and timed."""
+"""The Backend protocol: how one kind of kernel is described, built, loaded and timed."""
 
 from __future__ import annotations
 
@@ -9,79 +9,79 @@ from typing import Any, Protocol
 import msgspec
 
 from tunewright.model.key import Key
-from tunewright.model.signature import Parameter, Reading, Signature
+from tunewright.model.signature import CallSignature, Parameter, Signature
 from tunewright.spaces.config import Config
 
 Launch = Callable[..., Any]
 """A kernel ready to run: call it with the arguments of a call, in order."""
 
 
-class Supply(Protocol):
-    """What a process that launches lends its backends: builds that its store brings, and a say before they compile."""
+class ArtifactSource(Protocol):
+    """Prebuilt artifacts for a process that launches kernels, and a hook that runs before anything is compiled."""
 
     def toolchains(self, kernel: str) -> Sequence[Mapping[str, str]]:
-        """What built what is brought for a kernel: where that is launched, what is found here does not matter."""
+        """Returns the toolchains that built the stored artifacts of a kernel; they replace the one found here."""
         ...
 
-    def brought(self, kernel: str, name: str) -> Path | None:
-        """The artefact of a kernel called `name`, put into the cache, if the store brings it."""
+    def fetch(self, kernel: str, name: str) -> Path | None:
+        """Copies the artifact called `name` from the store to the cache and returns its path; None if there is none."""
         ...
 
-    def compiling(self, kernel: str) -> None:
-        """Said before a kernel is compiled; may refuse."""
+    def before_compile(self, kernel: str) -> None:
+        """Called before a kernel is compiled; raises if the process must not compile."""
         ...
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """What is tuned: a name that is the same in every process, the function that declares it, and its arguments.
+    """A kernel to tune: a name that is the same in every process, the declaring function, and its parameters.
 
-    `cache` is a folder where a backend may keep what it builds. Who only tries configs has no `supply`.
+    `cache` is a folder for build results. `artifacts` is None in workers that only try configs.
     """
 
     name: str
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
     cache: Path
-    supply: Supply | None = None
+    artifacts: ArtifactSource | None = None
 
 
 class Timer(Protocol):
-    """A launch bound to its arguments, and a clock that is honest for it."""
+    """A launch bound to its arguments, timed by the clock that is right for it."""
 
     clock: str
 
     def __call__(self, count: int) -> float:
-        """Seconds that `count` launches take together."""
+        """Returns the seconds that `count` launches take together."""
         ...
 
     def flush(self, *, whole: bool) -> None:
-        """Let other work pass through the caches that the launches use, or empty the `whole` of them."""
+        """Evicts the nearest cache level, or all caches if `whole`."""
         ...
 
 
 class Backend(Protocol):
-    """One kind of kernel. Whatever `build` and `load` raise is a fact about the config, not a broken program.
+    """One kind of kernel. An exception from `build` or `load` is a result of the config, not a bug in the program.
 
-    It may also have a method `figures(kernel, signature)`: what the compiler's resources are known to be before a
-    config is built, as `Figure`s for the space.
+    A backend may also have a method `features(kernel, signature)`, which returns `Feature`s of the space: compiler
+    resources that are known before a config is built.
     """
 
-    def signature(self, kernel: Kernel) -> Reading:
-        """How to tell calls apart: the first half of a cached launch."""
+    def signature(self, kernel: Kernel) -> CallSignature:
+        """Returns the expression that distinguishes calls: the first half of a cached launch."""
         ...
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
-        """What must be equal for a decision about `kernel` to be reused."""
+        """Returns everything that must be equal for a decision about `kernel` to be reused."""
         ...
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Any:
-        """Compile; needs no device, and may happen in another process than `load`."""
+        """Compiles a config; needs no device and may run in another process than `load`."""
         ...
 
     def load(self, kernel: Kernel, artifact: Any) -> Launch:
-        """Make an artefact launchable here."""
+        """Makes an artifact launchable in this process."""
         ...
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> Timer:
-        """Bind `launch` to `args`, to be timed."""
+        """Binds `launch` to `args` for timing."""
         ...

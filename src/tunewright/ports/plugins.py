@@ -1,4 +1,4 @@
-"""Plugins: find an implementation of a port by its entry-point name."""
+"""Loads implementations of the ports by entry-point name."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from tunewright.errors import PluginError
 
 
 def load(port: str, name: str) -> Any:
-    """The object registered as `name` under the entry-point group `tunewright.<port>`."""
+    """Returns the object registered as `name` in the entry-point group `tunewright.<port>`."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and a cached launch never needs it
 
-    found = entry_points(group=f"tunewright.{port}")
-    if name not in found.names:
-        raise PluginError(f"no {port} named {name!r}; installed: {', '.join(sorted(found.names)) or 'none'}")
+    installed = entry_points(group=f"tunewright.{port}")
+    if name not in installed.names:
+        raise PluginError(f"no {port} named {name!r}; installed: {', '.join(sorted(installed.names)) or 'none'}")
     try:
-        return found[name].load()
+        return installed[name].load()
     except ImportError as error:
         raise missing(port, name, error) from error
 
 
 def missing(port: str, name: str, error: ImportError) -> PluginError:
-    """What to raise where the plugin `name` lacks a package it needs; for plugins that import it when they are made."""
+    """Returns the error for a plugin whose package is not installed; also for plugins that import it lazily."""
     package = (error.name or str(error)).partition(".")[0]
     return PluginError(
         f"{name!r} ({port}) needs the package {package!r}, which is not installed; "

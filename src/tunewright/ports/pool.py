@@ -1,25 +1,25 @@
-"""Pool: where attempts run."""
+"""The Pool protocol: where trials run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from tunewright.model.trial import Entry, Trial
+from tunewright.model.trial import Trial, TrialRequest
 
-Attempt = Callable[[Entry], Trial]
-"""Tries one config; whatever the config breaks is in the trial it returns. It may also have a method `race`."""
+Attempt = Callable[[TrialRequest], Trial]
+"""Tries one config; a failure of the config is in the returned trial. It may also have a method `race`."""
 
 
 class Pool(Protocol):
-    """Runs attempts, `width` at a time; one that dies costs its own trial and nothing else."""
+    """Runs up to `width` trials at once; a worker that dies costs only its own trial."""
 
     width: int
 
-    def run(self, attempt: Attempt, entries: Iterable[Entry]) -> Iterator[Trial]:
-        """Trials as they finish. Entries are drawn one at a time, when a place is free: never ahead."""
+    def run(self, attempt: Attempt, entries: Iterable[TrialRequest]) -> Iterator[Trial]:
+        """Yields trials as they finish; takes the next request only when a worker is free."""
         ...
 
     def close(self) -> None:
-        """End what is running; the pool may be used again."""
+        """Stops running trials; the pool may be used again."""
         ...

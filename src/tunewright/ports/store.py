@@ -1,4 +1,4 @@
-"""Store: keeps decisions, and the trials they rest on."""
+"""The Store protocol: keeps decisions and the trials behind them."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from tunewright.model.trial import Trial
 
 
 class Store(Protocol):
-    """What returns without an error is kept, whatever happens to the process then. Raises only StoreError."""
+    """A write that returns is durable, even if the process dies right after. Raises only StoreError."""
 
     def get(self, key: Key) -> Decision | None:
-        """The decision for exactly this key."""
+        """Returns the decision for exactly this key."""
         ...
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
-        """The decisions there are for `keys`, in as few round trips as the store can."""
+        """Returns the decisions that exist for `keys`, in as few round trips as possible."""
         ...
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
-        """Keep `decision`; without `replace`, only if its key has none. Returns the one that stands."""
+        """Stores `decision`; without `replace`, only if its key has none. Returns the decision now stored."""
         ...
 
-    def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
-        """Decisions of the same kin: whose keys differ at most in sizes and in which device of one architecture."""
+    def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
+        """Yields up to `limit` decisions of related keys: other sizes, or another device of the same architecture."""
         ...
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
-        """All decisions, or those of one kernel."""
+        """Yields all decisions, or those of one kernel."""
         ...
 
     def record(self, key: Key, trials: Sequence[Trial]) -> None:
-        """Append trials to the journal of a key: all of them, or none."""
+        """Appends trials to the journal of a key: all of them, or none."""
         ...
 
     def trials(self, key: Key) -> Iterator[Trial]:
-        """The journal of a key, in the order recorded."""
+        """Yields the journal of a key in the order recorded."""
         ...
 
     def keys(self, kernel: str | None = None) -> Iterator[Key]:
-        """Keys that have a decision or a trial."""
+        """Yields the keys that have a decision or a trial."""
         ...

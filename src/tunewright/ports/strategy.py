@@ -1,4 +1,4 @@
-"""Strategy: proposes configs and learns from trials; measures nothing itself."""
+"""The Strategy protocol: proposes configs and learns from trials; measures nothing itself."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from tunewright.spaces.config import Config
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Trials of the same kernel under another key, with the words for what differs."""
+    """Trials of the same kernel under a related key; `name` describes what differs."""
 
     name: str
     trials: Sequence[Trial]
 
 
 class Prior(msgspec.Struct, frozen=True):
-    """What is known before the first trial; nearest sources first. A guess: it must earn its trust."""
+    """Trials known before the search, nearest key first. Only a hint: a strategy must check it against new trials."""
 
     sources: Sequence[Source] = ()
 
 
 class Strategy(Protocol):
-    """Made from a space and a random generator, so that the same seed gives the same proposals."""
+    """A search strategy, made from a space and a random generator: the same seed gives the same proposals."""
 
     def ask(self, count: int) -> Sequence[Config]:
-        """Up to `count` configs to try next, none of them proposed before; empty when the search is over."""
+        """Returns up to `count` configs that were not proposed before; empty when the search is over."""
         ...
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """What became of configs, failures included; also of some that were not asked for (the default)."""
+        """Adds finished trials, failures included; some may not have been asked for (such as the default)."""
         ...
 
 
-class Outlook(msgspec.Struct, frozen=True):
-    """What a strategy expects of going on, as fractions of the best time so far."""
+class Forecast(msgspec.Struct, frozen=True):
+    """What a strategy expects from more trials, as fractions of the best time so far."""
 
     gain: float
-    """What the next trial is expected to gain."""
+    """Expected gain of the next trial."""
     regret: float
-    """By how much the best config there is is expected to be faster."""
+    """By how much the best config of the space is expected to be faster."""
 
 
 @runtime_checkable
-class Farsighted(Strategy, Protocol):
-    """A strategy that can say what going on may bring."""
+class PredictsRegret(Strategy, Protocol):
+    """A strategy that can predict the gain of more trials."""
 
-    def outlook(self) -> Outlook | None:
-        """What is expected now; None while it is too early to tell."""
+    def forecast(self) -> Forecast | None:
+        """Returns the current prediction; None while there are too few trials."""
         ...
 
 
 @runtime_checkable
-class Informed(Strategy, Protocol):
-    """A strategy that can make use of what is known before the first trial."""
+class AcceptsPrior(Strategy, Protocol):
+    """A strategy that can use trials of related keys."""
 
     def inform(self, prior: Prior) -> None:
-        """Take note of `prior`; called once, before the first `ask`."""
+        """Takes the prior; called once, before the first `ask`."""
         ...

@@ -1,1 +1,1 @@
-"""Figures and tables from trials and decisions."""
+"""Text, plots and HTML from trials and decisions."""

@@ -1,1 +1,1 @@
-"""The service: one HTTP server in front of a team's store, for hosts that need a token instead of database rights."""
+"""HTTP service in front of the store of a team: hosts need a token instead of access to the database."""

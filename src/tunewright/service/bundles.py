@@ -1,4 +1,4 @@
-"""Bundles: kept by the digest of their bytes, never changed, so that any cache on the way may keep them for ever."""
+"""Routes of bundles, which are stored under the digest of their bytes and never change, so caches may keep them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,30 @@ from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 
 from tunewright.errors import BundleError
-from tunewright.service.answering import Asking, bare, desk_of, needs, plain, sent
-from tunewright.service.describing import TakesBytes
-from tunewright.service.desk import Desk
-from tunewright.service.lookups import sound
+from tunewright.service.context import RequestContext
+from tunewright.service.lookups import require_digest
+from tunewright.service.openapi import BytesOperation
+from tunewright.service.responses import (
+    ServiceRequest,
+    context_of,
+    json_response,
+    raw_response,
+    request_header,
+    requires,
+)
 from tunewright.service.tokens import Scope
-from tunewright.sharing import wire
+from tunewright.stores import serialization
 from tunewright.stores.bundle.layout import TRAILER
-from tunewright.stores.bundle.store import BundleStore, Manifest, Verified
+from tunewright.stores.bundle.store import BundleStore, Manifest, VerifiedBundle
 
-SHELF, LISTED = "service:bundles", "service:bundle list"
-KIND = "application/octet-stream"
-FOREVER = "public, max-age=31536000, immutable"
-MOST_HELD = 256 << 20
+BUNDLE_NAMESPACE, LISTING_NAMESPACE = "service:bundles", "service:bundle list"
+MEDIA_TYPE = "application/octet-stream"
+CACHE_FOREVER = "public, max-age=31536000, immutable"
+MAX_CACHED_BYTES = 256 << 20
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """A bundle that is kept: what it is called, how large it is, who signed it, what it says of itself."""
+class BundleListing(msgspec.Struct, frozen=True):
+    """A stored bundle: its digest, size, signer and manifest."""
 
     digest: str
     bytes: int
@@ -37,8 +44,8 @@ class Listed(msgspec.Struct, frozen=True):
     manifest: Manifest | None = None
 
 
-class Held:
-    """The bundles asked for last, whole, in a bounded number of bytes. For one thread."""
+class BundleCache:
+    """The bytes of recently requested bundles, limited in total. Not thread-safe."""
 
     def __init__(self) -> None:
         self._bodies: OrderedDict[str, bytes] = OrderedDict()
@@ -46,109 +53,113 @@ class Held:
     def __contains__(self, digest: object) -> bool:
         return digest in self._bodies
 
-    async def get(self, desk: Desk, digest: str) -> bytes | None:
-        """A bundle, from the store if need be; one that is damaged there is nowhere."""
+    async def get(self, context: RequestContext, digest: str) -> bytes | None:
+        """Returns a bundle, from the store if necessary; None if it is missing or damaged there."""
         if (body := self._bodies.get(digest)) is not None:
             self._bodies.move_to_end(digest)
             return body
-        found: dict[str, bytes] = await desk.call(desk.archive.truth.fetch, SHELF, [digest])
-        body = found.get(digest)
-        if body is None or await desk.call(named, body) != digest:
+        entries: dict[str, bytes] = await context.run(context.storage.primary.fetch, BUNDLE_NAMESPACE, [digest])
+        body = entries.get(digest)
+        if body is None or await context.run(digest_of, body) != digest:
             return None
         self._bodies[digest] = body
-        while sum(map(len, self._bodies.values())) > MOST_HELD:
+        while sum(map(len, self._bodies.values())) > MAX_CACHED_BYTES:
             self._bodies.popitem(last=False)
         return body
 
 
-@get("/bundles", **needs(Scope.READ), summary="The bundles that are kept")
-async def every(request: Asking) -> ASGIApp:
-    """Each with its digest, size and signer."""
-    desk = desk_of(request)
-    found = await desk.call(lambda: [wire.decode(body, Listed) for _, body in desk.archive.truth.entries(LISTED)])
-    return plain({"bundles": found})
+@get("/bundles", **requires(Scope.READ), summary="The bundles that are stored")
+async def list_bundles(request: ServiceRequest) -> ASGIApp:
+    """Returns the digest, size and signer of each bundle."""
+    context = context_of(request)
+
+    def read_listings() -> list[BundleListing]:
+        entries = context.storage.primary.entries(LISTING_NAMESPACE)
+        return [serialization.decode(body, BundleListing) for _, body in entries]
+
+    return json_response({"bundles": await context.run(read_listings)})
 
 
 @route(
     "/bundles/{digest:str}",
     http_method=[HttpMethod.GET, HttpMethod.HEAD],
-    media_type=KIND,
-    **needs(Scope.READ),
+    media_type=MEDIA_TYPE,
+    **requires(Scope.READ),
     summary="A bundle, or a part of it",
 )
-async def one(request: Asking, digest: str) -> ASGIApp:
-    """Its bytes. `If-None-Match` and `Range` are heeded; a digest never stands for other bytes."""
-    tagged = f'"{sound(digest)}"'
-    known = sent(request, b"if-none-match")
-    body = await request.app.state.held.get(desk_of(request), digest)
+async def get_bundle(request: ServiceRequest, digest: str) -> ASGIApp:
+    """Returns the bytes of a bundle. Supports `If-None-Match` and `Range`; the bytes of a digest never change."""
+    etag = f'"{require_digest(digest)}"'
+    known = request_header(request, b"if-none-match")
+    body = await request.app.state.bundle_cache.get(context_of(request), digest)
     if body is None:
-        raise HTTPException(status_code=404, detail="no bundle has that digest")
-    lasting = {"etag": tagged, "cache_control": FOREVER, "accept_ranges": "bytes"}
-    if tagged in known or known.strip() == "*":
-        return bare(b"", 304, KIND, **lasting)
-    part = _range(sent(request, b"range"), len(body))
-    if part is None or (sent(request, b"if-range") or tagged) != tagged:
-        return bare(body, 200, KIND, **lasting)
-    start, end = part
+        raise HTTPException(status_code=404, detail="no bundle has this digest")
+    headers = {"etag": etag, "cache_control": CACHE_FOREVER, "accept_ranges": "bytes"}
+    if etag in known or known.strip() == "*":
+        return raw_response(b"", 304, MEDIA_TYPE, **headers)
+    byte_range = _range(request_header(request, b"range"), len(body))
+    if byte_range is None or (request_header(request, b"if-range") or etag) != etag:
+        return raw_response(body, 200, MEDIA_TYPE, **headers)
+    start, end = byte_range
     if start >= end:
-        return bare(b"", 416, KIND, content_range=f"bytes */{len(body)}")
-    return bare(body[start:end], 206, KIND, content_range=f"bytes {start}-{end - 1}/{len(body)}", **lasting)
+        return raw_response(b"", 416, MEDIA_TYPE, content_range=f"bytes */{len(body)}")
+    content_range = f"bytes {start}-{end - 1}/{len(body)}"
+    return raw_response(body[start:end], 206, MEDIA_TYPE, content_range=content_range, **headers)
 
 
 @put(
     "/bundles/{digest:str}",
     status_code=200,
-    operation_class=TakesBytes,
-    **needs(Scope.SIGN),
-    summary="Keep a bundle",
+    operation_class=BytesOperation,
+    **requires(Scope.SIGN),
+    summary="Store a bundle",
 )
-async def keep(request: Asking, digest: str) -> ASGIApp:
-    """A bundle sent as it is, under the SHA-256 of all its bytes; signed by a signer, where there is a list of them."""
-    desk = desk_of(request)
+async def put_bundle(request: ServiceRequest, digest: str) -> ASGIApp:
+    """Stores a bundle under the SHA-256 of its bytes. If the service has a list of signers, one must have signed it."""
+    context = context_of(request)
     body = b"".join([part async for part in request.stream()])
-    listed = await desk.call(_kept, desk, sound(digest), body)
-    return plain(listed)
+    return json_response(await context.run(_store_bundle, context, require_digest(digest), body))
 
 
-def _kept(desk: Desk, digest: str, body: bytes) -> Listed:
-    if named(body) != digest:
-        raise HTTPException(status_code=400, detail="these bytes have another digest")
+def _store_bundle(context: RequestContext, digest: str, body: bytes) -> BundleListing:
+    if digest_of(body) != digest:
+        raise HTTPException(status_code=400, detail="the digest of the body differs from the one in the path")
     try:
-        signer = _signer(desk, body)
-        listed = Listed(digest, len(body), signer, opened(digest, body, signer).manifest)
+        signer = _signer(context, body)
+        listing = BundleListing(digest, len(body), signer, open_bundle(digest, body, signer).manifest)
     except BundleError as error:
         raise HTTPException(status_code=400, detail=str(error)) from error
-    desk.archive.truth.keep(SHELF, digest, body, replace=False)
-    desk.archive.truth.keep(LISTED, digest, wire.encode(listed), replace=False)
-    return listed
+    context.storage.primary.keep(BUNDLE_NAMESPACE, digest, body, replace=False)
+    context.storage.primary.keep(LISTING_NAMESPACE, digest, serialization.encode(listing), replace=False)
+    return listing
 
 
-def _signer(desk: Desk, body: bytes) -> str:
-    """Who signed a bundle; a BundleError if it must be somebody else."""
+def _signer(context: RequestContext, body: bytes) -> str:
+    """Returns the signer of a bundle; raises BundleError if the service does not trust them."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
-    public = signing.signer(body[-TRAILER:], sha256(body[:-TRAILER]).digest())
-    if desk.signers and (public is None or public not in desk.signers):
-        raise BundleError("it is not signed by anybody on the list of signers")
-    return "" if public is None else desk.signers.get(public, signing.text_of(public))
+    public = signing.verify_signer(body[-TRAILER:], sha256(body[:-TRAILER]).digest())
+    if context.signers and (public is None or public not in context.signers):
+        raise BundleError("the bundle is not signed by a key in the list of signers")
+    return "" if public is None else context.signers.get(public, signing.encode_public_key(public))
 
 
-def opened(digest: str, body: bytes, signer: str) -> BundleStore:
-    """A bundle from its bytes; who vouches for it was looked at when it was kept."""
+def open_bundle(digest: str, body: bytes, signer: str) -> BundleStore:
+    """Opens a bundle from its bytes; its signature was checked when it was stored."""
     content = memoryview(body)[:-TRAILER]
-    return BundleStore(Verified(Path(f"{digest[:12]}.bundle"), content, digest, signer or None))
+    return BundleStore(VerifiedBundle(Path(f"{digest[:12]}.bundle"), content, digest, signer or None))
 
 
-def named(body: Any) -> str:
-    """What a bundle is known by here: the SHA-256 of all its bytes."""
+def digest_of(body: Any) -> str:
+    """Returns the SHA-256 of all bytes of a bundle."""
     return sha256(body).hexdigest()
 
 
 def _range(text: str, size: int) -> tuple[int, int] | None:
-    """The first and the last byte but one that are asked for; None if all of them are, or it cannot be understood."""
-    unit, _, asked = text.partition("=")
-    first, dash, last = asked.strip().partition("-")
-    if unit.strip() != "bytes" or not dash or len(asked) > 40 or not f"{first}{last}".isdecimal():
+    """Parses a `Range` header into start and end; None if it asks for everything or is not understood."""
+    unit, _, spec = text.partition("=")
+    first, dash, last = spec.strip().partition("-")
+    if unit.strip() != "bytes" or not dash or len(spec) > 40 or not f"{first}{last}".isdecimal():
         return None
     if not first:
         return max(0, size - int(last)), size

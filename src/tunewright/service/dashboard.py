@@ -1,4 +1,4 @@
-"""Dashboard: the pages of `report.pages`, behind the same gate."""
+"""Routes of the dashboard: its pages, its static files and its stream of events."""
 
 from __future__ import annotations
 
@@ -13,68 +13,68 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
 from litestar.types import ASGIApp
 
-from tunewright.report import pages
-from tunewright.service.answering import Asking, bare, desk_of, needs
-from tunewright.service.desk import Desk
-from tunewright.service.shown import Gallery
+from tunewright import dashboard
+from tunewright.service.bundle_views import BundleCatalog
+from tunewright.service.context import RequestContext
+from tunewright.service.responses import ServiceRequest, context_of, raw_response, requires
 from tunewright.service.tokens import Scope
 
-GLANCE = 2.0
-"""Seconds between two looks at the journals for whoever listens."""
+POLL_SECONDS = 2.0
+"""Seconds between two checks for new trials."""
 
-LISTEN = 30.0
-"""Seconds a listener is served before it asks again, as browsers do: who drains waits no longer."""
-
-
-def mounted(desk: Desk) -> list[HTTPRouteHandler]:
-    """A route for each page and each file they need."""
-    views = pages.Views(desk.archive.truth, bundles=Gallery(desk.archive), live=True)
-    shown = [_page(path, function, views) for path, function in pages.PAGES.items()]
-    return [*shown, _files(pages.STATIC), _events(views)]
+STREAM_SECONDS = 30.0
+"""Seconds after which a stream of events ends and the browser reconnects, so that a shutdown need not wait longer."""
 
 
-def _page(path: str, function: Any, views: Any) -> HTTPRouteHandler:
-    @get(path, **needs(Scope.READ), include_in_schema=False, name=f"page {path}")
-    async def page(request: Asking) -> ASGIApp:
-        made = await desk_of(request).call(function, views, dict(request.query_params))
-        return bare(made.html.encode(), made.status, made.kind, cache_control="no-store")
+def page_routes(context: RequestContext) -> list[HTTPRouteHandler]:
+    """Returns a route for each page, for static files and for events."""
+    views = dashboard.Views(context.storage.primary, bundles=BundleCatalog(context.storage), live=True)
+    pages = [_page_route(path, handler, views) for path, handler in dashboard.PAGES.items()]
+    return [*pages, _static_route(dashboard.STATIC), _events_route(views)]
+
+
+def _page_route(path: str, handler: Any, views: Any) -> HTTPRouteHandler:
+    @get(path, **requires(Scope.READ), include_in_schema=False, name=f"page {path}")
+    async def page(request: ServiceRequest) -> ASGIApp:
+        response = await context_of(request).run(handler, views, dict(request.query_params))
+        return raw_response(response.html.encode(), response.status, response.media_type, cache_control="no-store")
 
     return page
 
 
-def _files(static: Any) -> HTTPRouteHandler:
-    @get("/static/{name:str}", **needs(Scope.READ), include_in_schema=False)
+def _static_route(static: Any) -> HTTPRouteHandler:
+    @get("/static/{name:str}", **requires(Scope.READ), include_in_schema=False)
     async def file(name: str) -> ASGIApp:
         if name not in static:
             raise HTTPException(status_code=404, detail="no such file")
-        body, kind = static[name]
-        return bare(body, 200, kind, cache_control="private, max-age=3600")
+        body, media_type = static[name]
+        return raw_response(body, 200, media_type, cache_control="private, max-age=3600")
 
     return file
 
 
-def _events(views: Any) -> HTTPRouteHandler:
-    @get("/events", **needs(Scope.READ), include_in_schema=False)
-    async def events(request: Asking) -> Stream:
-        told = _tried(desk_of(request), views)
-        return Stream(told, media_type="text/event-stream", headers={"cache-control": "no-store"})
+def _events_route(views: Any) -> HTTPRouteHandler:
+    @get("/events", **requires(Scope.READ), include_in_schema=False)
+    async def events(request: ServiceRequest) -> Stream:
+        stream = _trial_events(context_of(request), views)
+        return Stream(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
     return events
 
 
-async def _tried(desk: Desk, views: Any) -> AsyncIterator[bytes]:
-    """An event for each journal that grew, as long as somebody may listen."""
+async def _trial_events(context: RequestContext, views: Any) -> AsyncIterator[bytes]:
+    """Yields an event for each key that got new trials."""
 
-    async def counted() -> dict[Any, int]:
-        return {tally.key: tally.trials for tally in await desk.call(views.tallies)}
+    async def count_trials() -> dict[Any, int]:
+        return {count.key: count.trials for count in await context.run(views.trial_counts)}
 
-    seen, until = await counted(), asyncio.get_running_loop().time() + LISTEN
+    before, until = await count_trials(), asyncio.get_running_loop().time() + STREAM_SECONDS
     yield b"retry: 1000\n\n"
     while asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(GLANCE)
-        now = await counted()
+        await asyncio.sleep(POLL_SECONDS)
+        now = await count_trials()
         for key, trials in now.items():
-            if (more := trials - seen.get(key, 0)) > 0:
-                said = {"kernel": key.kernel, "said": f"{more} more, {trials} in all, on {key.device}"}
-                yield b"event: tried\ndata: " + msgspec.json.encode(said) + b"\n\n"
-        seen = now
+            if (new := trials - before.get(key, 0)) > 0:
+                event = {"kernel": key.kernel, "said": f"{new} new trials, {trials} in total, on {key.device}"}
+                yield b"event: tried\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        before = now

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, for machines; what is secret never gets this far."""
+"""Logs of a service: one JSON object per line, without secrets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LOGGER = "tunewright.service"
 _SLOW = 1.0
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _READS = frozenset(("/v1/decisions/lookup", "/v1/decisions/nearest", "/v1/decisions/relatives", "/v1/shelves/fetch"))
-"""What is asked by POST, since it is long, and changes nothing."""
+"""Queries that use POST because they are long; they change nothing."""
 
 
-class Lines(logging.Formatter):
-    """A log record as a line of JSON."""
+class JsonFormatter(logging.Formatter):
+    """Formats a log record as a line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        said: dict[str, Any] = {
+        """Returns the line."""
+        fields: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -31,32 +31,32 @@ class Lines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            said["error"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(said).decode()
+            fields["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(fields).decode()
 
 
-def begin() -> None:
-    """Write what this process logs as lines of JSON to its standard error."""
+def configure_logging() -> None:
+    """Writes the logs of this process to standard error, as lines of JSON."""
     handler = logging.StreamHandler()
-    handler.setFormatter(Lines())
+    handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
-class Log:
-    """What a service says of requests: of all, of those that change something or fail, or of those that fail."""
+class RequestLog:
+    """The log of requests: of all, of those that change something or fail, or of those that fail."""
 
-    def __init__(self, which: str) -> None:
-        self._which = which
+    def __init__(self, level: str) -> None:
+        self._level = level
         self._logger = logging.getLogger(_LOGGER)
 
-    def request(self, scope: Scope, number: bytes, status: int, seconds: float, token: Token | None) -> None:
-        """A request was answered. Of what it said only the path is told, never headers, queries or bodies."""
+    def request(self, scope: Scope, request_id: bytes, status: int, seconds: float, token: Token | None) -> None:
+        """Logs a request that was answered: its path, but never headers, query or body."""
         method, path = scope.get("method", ""), scope["path"]
-        changes = self._which == "changes" and method not in _SAFE and path not in _READS
-        if self._which != "all" and status < 400 and seconds < _SLOW and not changes:
+        changes = self._level == "changes" and method not in _SAFE and path not in _READS
+        if self._level != "all" and status < 400 and seconds < _SLOW and not changes:
             return
         fields = {
-            "request": number.decode(),
+            "request": request_id.decode(),
             "method": method,
             "path": path[:200],
             "status": status,
@@ -66,9 +66,9 @@ class Log:
         self._logger.log(logging.ERROR if status >= 500 else logging.INFO, "answered", extra={"fields": fields})
 
     def audit(self, fields: dict[str, Any]) -> None:
-        """Something was published."""
+        """Logs a publication."""
         self._logger.info("published", extra={"fields": fields})
 
-    def failed(self, number: str, error: BaseException) -> None:
-        """A request broke something of ours."""
-        self._logger.error("a request failed", exc_info=error, extra={"fields": {"request": number}})
+    def failed(self, request_id: str, error: BaseException) -> None:
+        """Logs an internal error."""
+        self._logger.error("a request failed", exc_info=error, extra={"fields": {"request": request_id}})

@@ -1,4 +1,4 @@
-"""Lookups: what is decided: by digest, by many, by key with tiers, by kin, by kernel, and what was before."""
+"""Routes that read: decisions by digest, in batches, by key with fallback, related ones, histories, keys and trials."""
 
 from __future__ import annotations
 
@@ -13,151 +13,177 @@ from litestar.types import ASGIApp
 
 from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.key import Key
-from tunewright.service.answering import NDJSON, Asking, bare, desk_of, listed, needs, packed, plain
-from tunewright.service.archive import key_of
-from tunewright.service.asking import NAMED, Kin, Lookup, Nearest, checked, is_digest, is_printed
-from tunewright.service.desk import Desk
+from tunewright.service.cache import RECORD_OFFSET
+from tunewright.service.context import RequestContext
+from tunewright.service.responses import (
+    NDJSON,
+    ServiceRequest,
+    compressed_response,
+    context_of,
+    json_response,
+    lines_response,
+    raw_response,
+    requires,
+)
+from tunewright.service.schemas import (
+    PRINTABLE_PATTERN,
+    LookupRequest,
+    NearestRequest,
+    RelatedRequest,
+    is_digest,
+    is_printable,
+    require_valid_key,
+)
+from tunewright.service.storage import key_from_digest
 from tunewright.service.tokens import Scope
-from tunewright.service.warm import NAME
-from tunewright.sharing import nearby, wire
-from tunewright.sharing.offers import Generations
 from tunewright.spaces.config import Config
+from tunewright.stores import fallback, serialization
+from tunewright.stores.capabilities import KeepsRevisions
 
-Kernel = Annotated[str | None, Parameter(min_length=1, max_length=1000, pattern=NAMED)]
+KernelFilter = Annotated[str | None, Parameter(min_length=1, max_length=1000, pattern=PRINTABLE_PATTERN)]
 
 
-class _Anything:
-    """A space that every config is in: only whoever asks knows theirs, and looks at the answer again."""
+class _AnySpace:
+    """A space that contains every config: only the client knows its space, and checks the answer."""
 
     def __contains__(self, config: object) -> bool:
         return True
 
 
-_ANYTHING: Any = _Anything()
+_ANY_SPACE: Any = _AnySpace()
 
 
-def sound(digest: str) -> str:
-    """A digest; anything else is nowhere to be found."""
+def require_digest(digest: str) -> str:
+    """Returns `digest`; raises status 404 if it is not a digest."""
     if not is_digest(digest):
         raise HTTPException(status_code=404, detail="a digest has 64 hexadecimal digits")
     return digest
 
 
-@get("/decisions/{digest:str}", **needs(Scope.READ), summary="The decision with that key")
-async def one(request: Asking, digest: str) -> ASGIApp:
-    """The record of one decision, as it was published."""
-    desk = desk_of(request)
-    if (body := desk.warm.get(digest)) is not None:
-        desk.meters.warm.inc()
-        return bare(body)
-    part = (await desk.parts([sound(digest)])).get(digest)
-    return bare(part[NAME:]) if part is not None else plain({"error": "nothing is decided for that key"}, 404)
+@get("/decisions/{digest:str}", **requires(Scope.READ), summary="The decision with that key")
+async def get_decision(request: ServiceRequest, digest: str) -> ASGIApp:
+    """Returns the record of a decision, as it was published."""
+    context = context_of(request)
+    if (body := context.record_cache.get(digest)) is not None:
+        context.metrics.warm.inc()
+        return raw_response(body)
+    fragment = (await context.fetch_records([require_digest(digest)])).get(digest)
+    if fragment is None:
+        return json_response({"error": "no decision is published for this key"}, 404)
+    return raw_response(fragment[RECORD_OFFSET:])
 
 
-@post("/decisions/lookup", status_code=200, **needs(Scope.READ), summary="The decisions with those keys")
-async def many(request: Asking, data: Lookup) -> ASGIApp:
-    """The records there are, by digest."""
-    desk = desk_of(request)
-    found, missing = desk.warm.get_many(data.digests)
-    desk.meters.warm.inc(len(found))
+@post("/decisions/lookup", status_code=200, **requires(Scope.READ), summary="The decisions with those keys")
+async def lookup_decisions(request: ServiceRequest, data: LookupRequest) -> ASGIApp:
+    """Returns the records that exist, by digest."""
+    context = context_of(request)
+    fragments, missing = context.record_cache.get_many(data.digests)
+    context.metrics.warm.inc(len(fragments))
     if missing:
-        found |= await desk.parts([digest for digest in missing if is_digest(digest)])
-    return packed(request, b'{"found":{%s}}' % b",".join(found.values()))
+        fragments |= await context.fetch_records([digest for digest in missing if is_digest(digest)])
+    return compressed_response(request, b'{"found":{%s}}' % b",".join(fragments.values()))
 
 
 @post(
     "/decisions/nearest",
     status_code=200,
-    **needs(Scope.READ, Nearest),
+    **requires(Scope.READ, NearestRequest),
     summary="The nearest answers to keys, with tiers",
 )
-async def nearest(request: Asking, data: Nearest) -> ASGIApp:
-    """For each key the nearest decision and its tier, or null; whether its config fits is for you to see."""
-    desk = desk_of(request)
-    answers = await desk.call(_answers, desk, data)
-    for decision in answers:
-        desk.meters.tiers.labels(str(decision.tier) if decision else str(Tier.DEFAULT)).inc()
-    return packed(request, b'{"answers":[%s]}' % b",".join(b"null" if one is None else _tiered(one) for one in answers))
+async def nearest_decisions(request: ServiceRequest, data: NearestRequest) -> ASGIApp:
+    """Returns for each key the nearest decision and its tier, or null. The client checks whether the config fits."""
+    context = context_of(request)
+    decisions = await context.run(_find_nearest, context, data)
+    for decision in decisions:
+        context.metrics.tiers.labels(str(decision.tier) if decision else str(Tier.DEFAULT)).inc()
+    answers = (b"null" if decision is None else _with_tier(decision) for decision in decisions)
+    return compressed_response(request, b'{"answers":[%s]}' % b",".join(answers))
 
 
-def _tiered(decision: Decision) -> bytes:
-    record = wire.dump_decision(decision.having(tier=Tier.EXACT))
-    return b'{"tier":%s,"decision":%s}' % (wire.encode(str(decision.tier)), record)
+def _with_tier(decision: Decision) -> bytes:
+    record = serialization.dump_decision(decision.replace(tier=Tier.EXACT))
+    return b'{"tier":%s,"decision":%s}' % (serialization.encode(str(decision.tier)), record)
 
 
-def _answers(desk: Desk, asked: Nearest) -> list[Decision | None]:
-    store = nearby.Settled(desk.archive.truth)
-    asked_for = [(checked(one.key), one.exact and checked(one.exact)) for one in asked.questions]
-    problems = [Problem(key, _ANYTHING, Config(), exact=exact) for key, exact in asked_for]
-    return [nearby.answered(store, problem, desk.serving.aliases, like=asked.like) for problem in problems]
+def _find_nearest(context: RequestContext, data: NearestRequest) -> list[Decision | None]:
+    store = fallback.CachedLookups(context.storage.primary)
+    keys = [(require_valid_key(query.key), query.exact and require_valid_key(query.exact)) for query in data.questions]
+    problems = [Problem(key, _ANY_SPACE, Config(), exact=exact) for key, exact in keys]
+    return [
+        fallback.find_decision(store, problem, context.config.aliases, allow_similar=data.like) for problem in problems
+    ]
 
 
 @post(
     "/decisions/relatives",
     status_code=200,
     media_type=NDJSON,
-    **needs(Scope.READ, Kin),
-    summary="Decisions of the same kin",
+    **requires(Scope.READ, RelatedRequest),
+    summary="Decisions of related keys",
 )
-async def relatives(request: Asking, data: Kin) -> Stream:
-    """Decisions whose keys differ at most in sizes and in which device of one architecture, a line each."""
-    archive, key = desk_of(request).archive, checked(data.key)
-    return await listed(request, lambda: map(wire.dump_decision, archive.relatives(key, data.most)))
+async def related_decisions(request: ServiceRequest, data: RelatedRequest) -> Stream:
+    """Returns decisions whose keys differ only in sizes and in the device within one architecture, one per line."""
+    storage, key = context_of(request).storage, require_valid_key(data.key)
+    return await lines_response(request, lambda: map(serialization.dump_decision, storage.relatives(key, data.most)))
 
 
-@get("/decisions", media_type=NDJSON, **needs(Scope.READ), summary="All decisions, or those of one kernel")
-async def every(request: Asking, kernel: Kernel = None) -> Stream:
-    """Records, a line each; the last line says how many there were."""
-    truth = desk_of(request).archive.truth
-    return await listed(request, lambda: map(wire.dump_decision, truth.decisions(printed(kernel))))
+@get("/decisions", media_type=NDJSON, **requires(Scope.READ), summary="All decisions, or those of one kernel")
+async def list_decisions(request: ServiceRequest, kernel: KernelFilter = None) -> Stream:
+    """Returns decisions, one per line; the last line has their count."""
+    store, name = context_of(request).storage.primary, require_printable(kernel)
+    return await lines_response(request, lambda: map(serialization.dump_decision, store.decisions(name)))
 
 
-@get("/decisions/{digest:str}/history", **needs(Scope.READ), summary="What stood for that key, oldest first")
-async def history(request: Asking, digest: str) -> ASGIApp:
-    """Every decision that stood, with its number and since when."""
-    desk, key = desk_of(request), key_of(sound(digest))
-    truth = desk.archive.truth
-    stood = await desk.call(truth.history, key) if isinstance(truth, Generations) else ()
-    said = [
+@get("/decisions/{digest:str}/history", **requires(Scope.READ), summary="The revisions of that key, oldest first")
+async def decision_history(request: ServiceRequest, digest: str) -> ASGIApp:
+    """Returns every decision that was current for a key, with its number and since when."""
+    context, key = context_of(request), key_from_digest(require_digest(digest))
+    store = context.storage.primary
+    revisions = await context.run(store.history, key) if isinstance(store, KeepsRevisions) else ()
+    records = [
         b'{"number":%d,"since":%s,"decision":%s}'
-        % (one.number, wire.encode(float(one.since)), wire.dump_decision(one.decision))
-        for one in stood
+        % (
+            revision.number,
+            serialization.encode(float(revision.since)),
+            serialization.dump_decision(revision.decision),
+        )
+        for revision in revisions
     ]
-    return packed(request, b'{"generations":[%s]}' % b",".join(said))
+    return compressed_response(request, b'{"generations":[%s]}' % b",".join(records))
 
 
-@get("/keys", media_type=NDJSON, **needs(Scope.READ), summary="Keys that have a decision or a trial")
-async def keys(request: Asking, kernel: Kernel = None) -> Stream:
-    """Keys, a line each."""
-    truth = desk_of(request).archive.truth
-    return await listed(request, lambda: map(wire.dump_key, truth.keys(printed(kernel))))
+@get("/keys", media_type=NDJSON, **requires(Scope.READ), summary="Keys that have a decision or a trial")
+async def list_keys(request: ServiceRequest, kernel: KernelFilter = None) -> Stream:
+    """Returns keys, one per line."""
+    store, name = context_of(request).storage.primary, require_printable(kernel)
+    return await lines_response(request, lambda: map(serialization.dump_key, store.keys(name)))
 
 
-@get("/trials/{digest:str}", media_type=NDJSON, **needs(Scope.READ), summary="The journal of that key")
-async def trials(request: Asking, digest: str) -> Stream:
-    """Trials in the order recorded, a line each."""
-    truth, key = desk_of(request).archive.truth, key_of(sound(digest))
-    return await listed(request, lambda: map(wire.dump_trial, truth.trials(key)))
+@get("/trials/{digest:str}", media_type=NDJSON, **requires(Scope.READ), summary="The journal of that key")
+async def list_trials(request: ServiceRequest, digest: str) -> Stream:
+    """Returns the trials of a key in the order recorded, one per line."""
+    store, key = context_of(request).storage.primary, key_from_digest(require_digest(digest))
+    return await lines_response(request, lambda: map(serialization.dump_trial, store.trials(key)))
 
 
-@get("/devices", **needs(Scope.READ), summary="Devices that something is decided or tried for")
-async def devices(request: Asking) -> ASGIApp:
-    """Each device, with how many keys it has."""
-    desk = desk_of(request)
-    return bare(await desk.call(_devices, desk))
+@get("/devices", **requires(Scope.READ), summary="Devices that have a decision or a trial")
+async def list_devices(request: ServiceRequest) -> ASGIApp:
+    """Returns each device with the number of its keys."""
+    context = context_of(request)
+    return raw_response(await context.run(_count_keys, context))
 
 
-def _devices(desk: Desk) -> bytes:
+def _count_keys(context: RequestContext) -> bytes:
     counts: dict[bytes, int] = {}
-    every_key: Iterator[Key] = desk.archive.truth.keys(None)
-    for key in every_key:
-        device = wire.encode(key.device)
+    keys: Iterator[Key] = context.storage.primary.keys(None)
+    for key in keys:
+        device = serialization.encode(key.device)
         counts[device] = counts.get(device, 0) + 1
     return b'{"devices":[%s]}' % b",".join(b'{"device":%s,"keys":%d}' % pair for pair in sorted(counts.items()))
 
 
-def printed(name: str | None) -> str | None:
-    """The name of a kernel as it may be asked for; one that no kernel has is refused."""
-    if name is not None and not is_printed(name):
-        raise HTTPException(status_code=400, detail="the name of a kernel has characters that can be printed")
+def require_printable(name: str | None) -> str | None:
+    """Returns the name of a kernel; raises status 400 if no kernel can have it."""
+    if name is not None and not is_printable(name):
+        raise HTTPException(status_code=400, detail="the name of a kernel must consist of printable characters")
     return name

@@ -1,4 +1,4 @@
-"""Publishing: a decision comes to stand for its key, once, signed if that is asked for, and written down."""
+"""Publication of decisions: atomically, with a signature if required, and recorded in the audit log."""
 
 from __future__ import annotations
 
@@ -15,124 +15,135 @@ from litestar.types import ASGIApp
 
 from tunewright.errors import BundleError, StoreError
 from tunewright.model.decision import Decision, Tier
-from tunewright.service.answering import NDJSON, Asking, bare, desk_of, listed, needs, tag
-from tunewright.service.archive import Archive, key_of, named
-from tunewright.service.asking import MOST_RECORD, Publication, checked
-from tunewright.service.auditing import AUDIT, Noted
+from tunewright.service.audit_log import AUDIT_NAMESPACE, AuditRecord
+from tunewright.service.responses import (
+    NDJSON,
+    ServiceRequest,
+    context_of,
+    lines_response,
+    raw_response,
+    record_tag,
+    requires,
+)
+from tunewright.service.schemas import MAX_RECORD_BYTES, PublishRequest, require_valid_key
+from tunewright.service.storage import ServiceStorage, by_digest, key_from_digest
 from tunewright.service.tokens import Scope, Token
-from tunewright.sharing import wire
-from tunewright.sharing.offers import Leases
+from tunewright.stores import serialization
+from tunewright.stores.capabilities import SupportsLeases
 
-MOST_AUDITED = 100_000
-EVERY = 1000
+MAX_AUDIT_RECORDS = 100_000
+TRIM_INTERVAL = 1000
+"""Publications between two trims of the audit log."""
 
-_LEASE_SECONDS, _PATIENCE = 10.0, 3.0
+_LEASE_SECONDS, _MAX_WAIT_SECONDS = 10.0, 3.0
 
 
-class Press:
-    """Publishes decisions, one at a time in this process; what replaces another is also alone among processes."""
+class Publisher:
+    """Publishes decisions one at a time in this process; replacements are exclusive among all processes."""
 
-    def __init__(self, archive: Archive) -> None:
-        self._archive, self._lock, self._count = archive, Lock(), 0
+    def __init__(self, storage: ServiceStorage) -> None:
+        self._storage, self._lock, self._count = storage, Lock(), 0
 
-    def publish(self, decision: Decision, over: str | None, who: dict[str, str]) -> tuple[Decision, Noted]:
-        """The decision that stands afterwards, and what is written down of it."""
+    def publish(self, decision: Decision, over: str | None, origin: dict[str, str]) -> tuple[Decision, AuditRecord]:
+        """Publishes a decision; returns the one that is current afterwards, and its audit record."""
         with self._lock:
-            before = self._standing(decision.key.digest)
-            standing = self._put(decision, over, before)
-            noted = Noted(
+            before = self._current(decision.key.digest)
+            current = self._put(decision, over, before)
+            record = AuditRecord(
                 at=time.time(),
                 digest=decision.key.digest,
                 kernel=decision.key.kernel,
                 before=None if before is None else before.config.plain(),
                 asked=decision.config.plain(),
-                after=standing.config.plain(),
-                stands=standing == decision,
-                **who,
+                after=current.config.plain(),
+                stands=current == decision,
+                **origin,
             )
-            self._archive.truth.keep(AUDIT, f"{time.time_ns():020d}-{secrets.token_hex(4)}", wire.encode(noted))
+            name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+            self._storage.primary.keep(AUDIT_NAMESPACE, name, serialization.encode(record))
             self._count += 1
-            if self._count % EVERY == 0:
-                self._archive.truth.clear(AUDIT, most=MOST_AUDITED)
-        return standing, noted
+            if self._count % TRIM_INTERVAL == 0:
+                self._storage.primary.clear(AUDIT_NAMESPACE, keep=MAX_AUDIT_RECORDS)
+        return current, record
 
     def _put(self, decision: Decision, over: str | None, before: Decision | None) -> Decision:
         if over is None:
-            return self._archive.put(decision, replace=False)
-        if not isinstance(self._archive.truth, Leases):
-            return self._replaced(decision, over, before)
+            return self._storage.put(decision, replace=False)
+        store = self._storage.primary
+        if not isinstance(store, SupportsLeases):
+            return self._replace(decision, over, before)
         name, owner = f"service:publish:{decision.key.digest}", secrets.token_hex(8)
-        until = time.monotonic() + _PATIENCE
-        while not self._archive.truth.claim(name, owner, _LEASE_SECONDS):
-            if time.monotonic() > until:
-                raise StoreError("another publishes for this key; try again in a moment")
+        deadline = time.monotonic() + _MAX_WAIT_SECONDS
+        while not store.claim(name, owner, _LEASE_SECONDS):
+            if time.monotonic() > deadline:
+                raise StoreError("another process is publishing for this key; try again in a moment")
             time.sleep(0.02)
         try:
-            return self._replaced(decision, over, self._standing(decision.key.digest))
+            return self._replace(decision, over, self._current(decision.key.digest))
         finally:
-            self._archive.truth.release(name, owner)
+            store.release(name, owner)
 
-    def _replaced(self, decision: Decision, over: str, before: Decision | None) -> Decision:
-        """What stands after `decision` was to take the place of the record `over`, which may not stand any more."""
-        if before is not None and before != decision and tag(wire.dump_decision(before)) != over:
+    def _replace(self, decision: Decision, over: str, before: Decision | None) -> Decision:
+        """Replaces the record with the tag `over` if it is still current; returns the decision that is current."""
+        if before is not None and before != decision and record_tag(serialization.dump_decision(before)) != over:
             return before
-        return self._archive.put(decision, replace=True)
+        return self._storage.put(decision, replace=True)
 
-    def _standing(self, digest: str) -> Decision | None:
-        key = key_of(digest)
-        found = self._archive.truth.get(key)
-        return None if found is None else named({key: found}).get(digest)
+    def _current(self, digest: str) -> Decision | None:
+        key = key_from_digest(digest)
+        decision = self._storage.primary.get(key)
+        return None if decision is None else by_digest({key: decision}).get(digest)
 
 
-@post("/decisions", status_code=200, **needs(Scope.PUBLISH, Publication), summary="Publish a decision")
-async def publish(request: Asking, data: Publication) -> ASGIApp:
-    """The record that stands afterwards: the one sent if there was none, or if `over` names what stood; else that."""
-    desk, state = desk_of(request), request.scope["state"]
+@post("/decisions", status_code=200, **requires(Scope.PUBLISH, PublishRequest), summary="Publish a decision")
+async def publish(request: ServiceRequest, data: PublishRequest) -> ASGIApp:
+    """Publishes a decision if the key has none, or if `over` is the current one; returns the one that is current."""
+    context, state = context_of(request), request.scope["state"]
     token: Token = state["token"]
-    decision = _read(data.decision)
-    who = {"token": token.id, "request": state["request"]}
-    if desk.signers:
-        who["signer"] = _signer(desk.signers, decision, data)
+    decision = _read_decision(data.decision)
+    origin = {"token": token.id, "request": state["request"]}
+    if context.signers:
+        origin["signer"] = _signer(context.signers, decision, data)
     try:
-        standing, noted = await desk.call(request.app.state.press.publish, decision, data.over, who)
+        current, record = await context.run(request.app.state.publisher.publish, decision, data.over, origin)
     finally:
-        desk.warm.change([decision.key.digest])
-    stands = noted.stands
-    desk.meters.publishes.labels("stands" if stands else "another stands").inc()
-    request.app.state.log.audit(msgspec.to_builtins(noted))
-    return bare(
-        b'{"stands":%s,"standing":%s}' % (b"true" if stands else b"false", wire.dump_decision(standing)),
-        200 if stands or data.over is None else 409,
+        context.record_cache.invalidate([decision.key.digest])
+    context.metrics.publishes.labels("stands" if record.stands else "another stands").inc()
+    request.app.state.log.audit(msgspec.to_builtins(record))
+    accepted = b"true" if record.stands else b"false"
+    return raw_response(
+        b'{"stands":%s,"standing":%s}' % (accepted, serialization.dump_decision(current)),
+        200 if record.stands or data.over is None else 409,
     )
 
 
-def _read(given: dict[str, Any]) -> Decision:
-    """The decision in a publication; an HTTPException if it may not be kept."""
-    record = msgspec.json.encode(given)
-    if len(record) > MOST_RECORD:
-        raise HTTPException(status_code=413, detail=f"a record has at most {MOST_RECORD:,} bytes")
-    decision = wire.load_decision(record)
-    checked(decision.key)
+def _read_decision(plain: dict[str, Any]) -> Decision:
+    """Returns the decision in a request; raises HTTPException if it may not be stored."""
+    record = msgspec.json.encode(plain)
+    if len(record) > MAX_RECORD_BYTES:
+        raise HTTPException(status_code=413, detail=f"a record has at most {MAX_RECORD_BYTES:,} bytes")
+    decision = serialization.load_decision(record)
+    require_valid_key(decision.key)
     if decision.tier is not Tier.EXACT:
-        raise HTTPException(status_code=400, detail="only decisions for their own keys are published")
+        raise HTTPException(status_code=400, detail="only a decision for exactly its key can be published")
     return decision
 
 
-def _signer(signers: dict[bytes, str], decision: Decision, data: Publication) -> str:
-    """Who vouches for a decision; an HTTPException if nobody does whom we trust."""
+def _signer(signers: dict[bytes, str], decision: Decision, data: PublishRequest) -> str:
+    """Returns the signer of a decision; raises HTTPException if it is not a trusted one."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     try:
-        public = signing.voucher(data.signature, wire.dump_decision(decision), data.over or "")
+        public = signing.verify_decision_signer(data.signature, serialization.dump_decision(decision), data.over or "")
     except BundleError as error:
         raise HTTPException(status_code=403, detail=str(error)) from error
     if public not in signers:
-        raise HTTPException(status_code=403, detail="it is signed by somebody who is not on the list of signers")
+        raise HTTPException(status_code=403, detail="the signing key is not in the list of signers")
     return signers[public]
 
 
-@get("/audit", media_type=NDJSON, **needs(Scope.ADMIN), summary="Who published what, and in the place of what")
-async def audit(request: Asking) -> Stream:
-    """Publications, oldest first, a line each."""
-    truth = desk_of(request).archive.truth
-    return await listed(request, lambda: (body for _, body in truth.entries(AUDIT)))
+@get("/audit", media_type=NDJSON, **requires(Scope.ADMIN), summary="Who published and replaced which decisions")
+async def list_audit(request: ServiceRequest) -> Stream:
+    """Returns publications, oldest first, one per line."""
+    store = context_of(request).storage.primary
+    return await lines_response(request, lambda: (body for _, body in store.entries(AUDIT_NAMESPACE)))

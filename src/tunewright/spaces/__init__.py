@@ -1,1 +1,1 @@
-"""What may be chosen."""
+"""Search spaces: knobs, rules, variants, features and configs."""

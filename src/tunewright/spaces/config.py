@@ -1,4 +1,4 @@
-"""Config: one setting of every knob."""
+"""Config: one value for every knob."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Value = bool | int | float | str
 _PLAIN = frozenset({bool, int, float, str})
 
 VARIANT = "variant"
-"""The name under which a config says which variant it belongs to."""
+"""The config entry that names the variant."""
 
 
 def plain(value: Any) -> Value:
-    """`value` as a plain Python value, so that a numpy scalar and an int make the same config."""
+    """Returns `value` as a plain Python value, so that a numpy scalar and an int make the same config."""
     if isinstance(value, Value):
         return value
     item = getattr(value, "item", None)
@@ -28,8 +28,8 @@ class Config(Mapping[str, Value]):
 
     __slots__ = ("_hash", "_settings")
 
-    def __init__(self, settings: Mapping[str, Any] = {}, /, **more: Any) -> None:
-        items = sorted({**settings, **more}.items())
+    def __init__(self, settings: Mapping[str, Any] = {}, /, **values: Any) -> None:
+        items = sorted({**settings, **values}.items())
         if not _PLAIN.issuperset([value.__class__ for _, value in items]):
             items = [(name, plain(value)) for name, value in items]
         self._settings: dict[str, Value] = dict(items)
@@ -61,9 +61,16 @@ class Config(Mapping[str, Value]):
         return Config, (dict(self._settings),)
 
     def plain(self) -> dict[str, Value]:
-        """The settings as a dictionary, sorted by name."""
+        """Returns the settings as a dictionary, sorted by name."""
         return dict(self._settings)
 
-    def turned(self, name: str, value: Any) -> Config:
-        """This config with one knob turned."""
+    def with_value(self, name: str, value: Any) -> Config:
+        """Returns this config with another value for one knob."""
         return Config({**self._settings, name: value})
+
+    def turned(self, name: str, value: Any) -> Config:
+        """Deprecated: use `with_value`."""
+        import warnings  # noqa: PLC0415 - only for the old name
+
+        warnings.warn("Config.turned is deprecated; use Config.with_value", DeprecationWarning, stacklevel=2)
+        return self.with_value(name, value)

@@ -1,4 +1,4 @@
-"""Space: what may be chosen, and why not."""
+"""Space: the configs a kernel accepts, and why others are rejected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tunewright.errors import SpaceError
 from tunewright.spaces.config import VARIANT, Config, Value
-from tunewright.spaces.figure import Figure
+from tunewright.spaces.feature import Feature
 from tunewright.spaces.grid import Grid, Indices
 from tunewright.spaces.rule import Knob, Rule
 
@@ -22,7 +22,10 @@ PAGE = 4096
 
 
 class Variant:
-    """One implementation among several, with knobs and rules of its own; marked if it changes `numerics`."""
+    """One implementation among several, with its own knobs and rules; `numerics` marks one that changes the numbers.
+
+    Example: `Space(variants=[Variant("library"), Variant("tiled", Knob("tile", [16, 32]))])`
+    """
 
     def __init__(self, name: str, *knobs: Knob, rules: Iterable[Rule] = (), numerics: bool = False) -> None:
         self.name = name
@@ -32,10 +35,12 @@ class Variant:
 
 
 class Space:
-    """All configs a kernel accepts: knobs, the rules between them, and variants to choose among.
+    """All configs a kernel accepts: knobs, rules between them, variants to choose from, and features to learn from.
 
-    Configs are numbered from 0. A space is the product of islands of knobs tied by rules, so that memory and
-    time to enumerate grow with the largest island, not with the space.
+    Configs are numbered from 0. A space is the product of independent groups of knobs, so the memory and time to
+    enumerate it grow with the largest group, not with the space.
+
+    Example: `Space(Knob("m", [16, 32]), Knob("n", [16, 32]), rules=[Rule("m <= n", lambda m, n: m <= n)])`
     """
 
     def __init__(
@@ -43,36 +48,45 @@ class Space:
         *knobs: Knob,
         rules: Iterable[Rule] = (),
         variants: Iterable[Variant] = (),
-        figures: Iterable[Figure] = (),
+        features: Iterable[Feature] = (),
+        figures: Iterable[Feature] = (),
     ) -> None:
+        if figures:
+            _warn("Space(figures=...) is deprecated; use Space(features=...)")
         self.knobs = knobs
-        self.figures = tuple(figures)
+        self.features = (*features, *figures)
         self.rules = tuple(rules)
         self.variants = tuple(variants)
         if not all(isinstance(knob, Knob) for knob in knobs):
             raise SpaceError('a space is made of knobs: Space(Knob("tile", [16, 32]), rules=[...], variants=[...])')
         if not knobs and not self.variants:
             raise SpaceError("a space needs at least one knob or variant")
-        self._refuse_twice("variants", [variant.name for variant in self.variants])
+        self._require_unique("variants", [variant.name for variant in self.variants])
         self._check_rules(self.rules, knobs)
         self._grids: dict[str | None, Grid] = {}
         for variant in self.variants:
-            mine = knobs + variant.knobs
-            self._refuse_twice(f"knobs of variant {variant.name!r}", [knob.name for knob in mine])
-            self._check_rules(variant.rules, mine)
-            self._grids[variant.name] = Grid(mine, self.rules + variant.rules)
+            variant_knobs = knobs + variant.knobs
+            self._require_unique(f"knobs of variant {variant.name!r}", [knob.name for knob in variant_knobs])
+            self._check_rules(variant.rules, variant_knobs)
+            self._grids[variant.name] = Grid(variant_knobs, self.rules + variant.rules)
         if not self.variants:
-            self._refuse_twice("knobs", [knob.name for knob in knobs])
+            self._require_unique("knobs", [knob.name for knob in knobs])
             self._grids[None] = Grid(knobs, self.rules)
-        for figure in self.figures:
-            if not any(set(figure.reads) <= {knob.name for knob in grid.knobs} for grid in self._grids.values()):
-                strange = [name for name in figure.reads if name not in self.names] or figure.reads
-                raise SpaceError(f"figure {figure.name!r} reads {_unknown(strange[0], list(self.names))}")
+        for feature in self.features:
+            if not any(set(feature.reads) <= {knob.name for knob in grid.knobs} for grid in self._grids.values()):
+                unknown = [name for name in feature.reads if name not in self.names] or feature.reads
+                raise SpaceError(f"feature {feature.name!r} reads {_unknown(unknown[0], list(self.names))}")
+
+    @property
+    def figures(self) -> tuple[Feature, ...]:
+        """Deprecated: use `features`."""
+        _warn("Space.figures is deprecated; use Space.features")
+        return self.features
 
     @staticmethod
-    def _refuse_twice(what: str, names: list[str]) -> None:
-        if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise SpaceError(f"{what} share the name {', '.join(map(repr, twice))}; names must differ")
+    def _require_unique(what: str, names: list[str]) -> None:
+        if repeated := [name for name, count in Counter(names).items() if count > 1]:
+            raise SpaceError(f"{what} share the name {', '.join(map(repr, repeated))}; names must differ")
 
     @staticmethod
     def _check_rules(rules: tuple[Rule, ...], knobs: tuple[Knob, ...]) -> None:
@@ -86,46 +100,48 @@ class Space:
         return f"<Space of {self.combinations:,} combinations, {len(self.rules)} rules, {len(self.variants)} variants>"
 
     def exact(self, allowed: Collection[str] = ()) -> Space:
-        """This space without what changes numerics, but for the knobs and variants `allowed` by name."""
-        every = [*self.knobs, *(knob for variant in self.variants for knob in variant.knobs)]
-        marked = {knob.name for knob in every if knob.numerics}
+        """Returns this space without values that change numerics, except for the knobs and variants in `allowed`."""
+        all_knobs = [*self.knobs, *(knob for variant in self.variants for knob in variant.knobs)]
+        marked = {knob.name for knob in all_knobs if knob.numerics}
         marked |= {variant.name for variant in self.variants if variant.numerics}
-        if strangers := sorted(set(allowed) - marked):
-            known = ", ".join(sorted(marked)) or "none"
+        if unmarked := sorted(set(allowed) - marked):
             raise SpaceError(
-                f"numerics allows {', '.join(map(repr, strangers))}, but nothing so named is marked: {known}"
+                f"numerics allows {', '.join(map(repr, unmarked))}, but nothing of that name changes numerics; "
+                f"these do: {', '.join(sorted(marked)) or 'none'}"
             )
         if marked <= set(allowed):
             return self
 
-        def kept(knobs: Iterable[Knob]) -> list[Knob]:
+        def exact_knobs(knobs: Iterable[Knob]) -> list[Knob]:
             return [knob if knob.name in allowed else knob.exact() for knob in knobs]
 
         variants = [
-            Variant(v.name, *kept(v.knobs), rules=v.rules) for v in self.variants if not v.numerics or v.name in allowed
+            Variant(variant.name, *exact_knobs(variant.knobs), rules=variant.rules)
+            for variant in self.variants
+            if not variant.numerics or variant.name in allowed
         ]
         if self.variants and not variants:
             raise SpaceError("every variant changes numerics; allow one by name: numerics=[...]")
-        return Space(*kept(self.knobs), rules=self.rules, variants=variants, figures=self.figures)
+        return Space(*exact_knobs(self.knobs), rules=self.rules, variants=variants, features=self.features)
 
-    def knowing(self, figures: Iterable[Figure]) -> Space:
-        """This space with more figures."""
-        return Space(*self.knobs, rules=self.rules, variants=self.variants, figures=(*self.figures, *figures))
+    def with_features(self, features: Iterable[Feature]) -> Space:
+        """Returns this space with more features."""
+        return Space(*self.knobs, rules=self.rules, variants=self.variants, features=(*self.features, *features))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Every name a config of this space may set: the variant first, then knobs as declared."""
-        own = [knob.name for variant in self.variants for knob in variant.knobs]
-        return tuple(dict.fromkeys(([VARIANT] if self.variants else []) + [k.name for k in self.knobs] + own))
+        """All names a config may set: the variant first, then knobs as declared."""
+        variant_knobs = [knob.name for variant in self.variants for knob in variant.knobs]
+        return tuple(dict.fromkeys(([VARIANT] if self.variants else []) + [k.name for k in self.knobs] + variant_knobs))
 
     @property
     def combinations(self) -> int:
-        """How many settings there are before any rule."""
+        """The number of settings before rules are applied."""
         return sum(grid.combinations for grid in self._grids.values())
 
     @property
     def size(self) -> int:
-        """How many configs there are; unlike `len`, of any magnitude."""
+        """The number of configs; unlike `len`, it may exceed the size of a machine word."""
         return sum(grid.size for grid in self._grids.values())
 
     def __len__(self) -> int:
@@ -135,21 +151,19 @@ class Space:
         return isinstance(config, Mapping) and not self.objections(config)
 
     def objections(self, config: Mapping[str, Any]) -> list[str]:
-        """Why `config` is not in this space, in words; empty if it is."""
+        """Returns the reasons why `config` is not in this space; empty if it is."""
         name = config.get(VARIANT)
         if self.variants and name not in self._grids:
-            offered = ", ".join(variant.name for variant in self.variants)
+            names = ", ".join(variant.name for variant in self.variants)
             return [
-                f"it names no variant; offered: {offered}"
-                if name is None
-                else f"no variant {name!r}; offered: {offered}"
+                f"no variant is given; variants: {names}" if name is None else f"no variant {name!r}; variants: {names}"
             ]
         knobs = {knob.name: knob for knob in self._grids[name if self.variants else None].knobs}
-        said = [n for n in config if not (self.variants and n == VARIANT)]
-        problems = [f"it sets {_unknown(n, list(knobs))}" for n in said if n not in knobs]
+        given = [n for n in config if not (self.variants and n == VARIANT)]
+        problems = [f"it sets {_unknown(n, list(knobs))}" for n in given if n not in knobs]
         problems += [f"it does not set {n!r}" for n in knobs if n not in config]
         problems += [
-            f"{n}={config[n]!r} is not offered; offered: {', '.join(map(repr, knob.values))}"
+            f"{n}={config[n]!r} is not allowed; allowed: {', '.join(map(repr, knob.values))}"
             for n, knob in knobs.items()
             if n in config and config[n] not in knob.codes
         ]
@@ -159,7 +173,7 @@ class Space:
         return self.rules + tuple(rule for v in self.variants if v.name == variant for rule in v.rules)
 
     def require(self, config: Mapping[str, Any]) -> Config:
-        """`config` as a member of this space; says what is wrong with it otherwise."""
+        """Returns `config` as a `Config` of this space; raises SpaceError with the reasons if it is not in it."""
         if problems := self.objections(config):
             raise SpaceError(f"{dict(config)} is not in the space: {'; '.join(problems)}")
         return Config(config)
@@ -172,7 +186,7 @@ class Space:
         raise IndexError(f"the space has {self.size:,} configs")
 
     def index(self, config: Mapping[str, Value]) -> int:
-        """The number of `config`; a SpaceError that says why if it is not in the space."""
+        """Returns the number of `config`; raises SpaceError with the reasons if it is not in the space."""
         offset = 0
         for variant, grid in self._grids.items():
             if variant is None or config.get(VARIANT) == variant:
@@ -180,8 +194,8 @@ class Space:
                     codes = {knob.name: knob.codes[config[knob.name]] for knob in grid.knobs}
                 except KeyError:
                     break
-                if len(config) == len(codes) + (variant is not None) and (found := grid.find(codes)) >= 0:
-                    return offset + found
+                if len(config) == len(codes) + (variant is not None) and (index := grid.find(codes)) >= 0:
+                    return offset + index
                 break
             offset += grid.size
         self.require(config)
@@ -207,9 +221,9 @@ class Space:
         return Config(settings if variant is None else {VARIANT: variant, **settings})
 
     def codes(self, indices: Indices | None = None) -> NDArray[Any]:
-        """Configs as rows of small integers, a column per name in `names`; -1 where a variant lacks the knob.
+        """Returns configs as rows of small integers, a column per name in `names`; -1 where a variant lacks the knob.
 
-        The column of the variant holds its place. Without `indices`, all configs in order.
+        The variant column holds the position of the variant. Without `indices`, returns all configs in order.
         """
         widest = max((len(knob) for grid in self._grids.values() for knob in grid.knobs), default=1)
         count = len(self) if indices is None else len(indices)
@@ -233,12 +247,12 @@ class Space:
         return table
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[Any]:
-        """`count` rows of `codes` drawn with repetition, without enumerating the space; variants evenly."""
+        """Returns `count` random rows of codes with replacement, without enumerating; variants are equally likely."""
         table = np.full((count, len(self.names)), -1, dtype=np.int32)
         place = {name: i for i, name in enumerate(self.names)}
-        which = rng.integers(len(self._grids), size=count)
+        grid_numbers = rng.integers(len(self._grids), size=count)
         for number, grid in enumerate(self._grids.values()):
-            rows = np.flatnonzero(which == number)
+            rows = np.flatnonzero(grid_numbers == number)
             if len(rows):
                 for name, column in grid.sample(rng, len(rows)).items():
                     table[rows, place[name]] = column
@@ -247,65 +261,65 @@ class Space:
         return table
 
     def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
-        """`count` configs drawn with repetition, without enumerating the space; variants are drawn evenly."""
+        """Returns `count` random configs with replacement, without enumerating; variants are equally likely."""
         return [self.at(row) for row in self.draw(rng, count).tolist()]
 
     def at(self, row: Sequence[int]) -> Config:
-        """The config whose codes are `row`: the inverse of `rank`."""
+        """Returns the config whose codes are `row`: the inverse of `rank`."""
         codes = dict(zip(self.names, row, strict=True))
         variant = self.variants[codes[VARIANT]].name if self.variants else None
         return self._config(variant, self._grids[variant], codes)
 
-    def figured(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """The figures of rows of codes, a column each; nan where a variant lacks the knobs."""
-        found = np.full((len(rows), len(self.figures)), np.nan)
+    def feature_matrix(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Returns the features of rows of codes, a column each; nan where a variant lacks the knobs."""
+        matrix = np.full((len(rows), len(self.features)), np.nan)
         place = {name: i for i, name in enumerate(self.names)}
         for number, grid in enumerate(self._grids.values()):
-            mine = np.flatnonzero(rows[:, 0] == number) if self.variants else np.arange(len(rows))
+            members = np.flatnonzero(rows[:, 0] == number) if self.variants else np.arange(len(rows))
             knobs = {knob.name: knob for knob in grid.knobs}
-            for j, figure in enumerate(self.figures):
-                if len(mine) and set(figure.reads) <= knobs.keys():
-                    codes = [rows[mine, place[name]] for name in figure.reads]
-                    found[mine, j] = figure.column([knobs[name] for name in figure.reads], codes)
-        return found
+            for j, feature in enumerate(self.features):
+                if len(members) and set(feature.reads) <= knobs.keys():
+                    codes = [rows[members, place[name]] for name in feature.reads]
+                    matrix[members, j] = feature.column([knobs[name] for name in feature.reads], codes)
+        return matrix
 
     def feasible(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which rows of codes are configs of this space."""
+        """Returns which rows of codes are configs of this space."""
         mask = np.zeros(len(rows), dtype=bool)
         place = {name: i for i, name in enumerate(self.names)}
         for number, grid in enumerate(self._grids.values()):
-            mine = np.flatnonzero(rows[:, 0] == number) if self.variants else np.arange(len(rows))
-            own = {place[knob.name]: len(knob) for knob in grid.knobs}
+            members = np.flatnonzero(rows[:, 0] == number) if self.variants else np.arange(len(rows))
+            sizes = {place[knob.name]: len(knob) for knob in grid.knobs}
             for i in range(1 if self.variants else 0, len(self.names)):
-                column = rows[mine, i]
-                mine = mine[(column >= 0) & (column < own[i]) if i in own else column == -1]
-            if len(mine) and grid.knobs:
-                mine = mine[grid.feasible({name: rows[mine, i] for name, i in place.items() if i in own})]
-            mask[mine] = True
+                column = rows[members, i]
+                members = members[(column >= 0) & (column < sizes[i]) if i in sizes else column == -1]
+            if len(members) and grid.knobs:
+                members = members[grid.feasible({name: rows[members, i] for name, i in place.items() if i in sizes})]
+            mask[members] = True
         return mask
 
     def neighbors(self, config: Mapping[str, Value], reach: int | None = 1) -> list[Config]:
-        """Feasible configs that differ in one knob by at most `reach` steps (None: any value)."""
+        """Returns the feasible configs that differ in one knob by at most `reach` steps (None: any value)."""
         variant = config.get(VARIANT) if self.variants else None
         grid = self._grids[variant if variant is None else str(variant)]
-        here = {knob.name: knob.codes[config[knob.name]] for knob in grid.knobs}
+        start = {knob.name: knob.codes[config[knob.name]] for knob in grid.knobs}
         moves = [
-            (knob.name, there)
+            (knob.name, code)
             for knob in grid.knobs
-            for there in range(len(knob))
-            if there != here[knob.name] and (reach is None or abs(there - here[knob.name]) <= reach)
+            for code in range(len(knob))
+            if code != start[knob.name] and (reach is None or abs(code - start[knob.name]) <= reach)
         ]
         if not moves:
             return []
-        columns = {name: np.full(len(moves), code, dtype=np.int32) for name, code in here.items()}
-        for row, (name, there) in enumerate(moves):
-            columns[name][row] = there
-        kept = np.flatnonzero(grid.feasible(columns))
-        columns = {name: column[kept] for name, column in columns.items()}
-        return list(self._configs(None if variant is None else str(variant), grid, columns, len(kept)))
+        columns = {name: np.full(len(moves), code, dtype=np.int32) for name, code in start.items()}
+        for row, (name, code) in enumerate(moves):
+            columns[name][row] = code
+        rows = np.flatnonzero(grid.feasible(columns))
+        columns = {name: column[rows] for name, column in columns.items()}
+        return list(self._configs(None if variant is None else str(variant), grid, columns, len(rows)))
 
     def rank(self, config: Mapping[str, Value]) -> tuple[int, ...]:
-        """Where `config` stands in canonical order: by variant, then by knob as declared."""
+        """Returns the sort key of `config` in canonical order: by variant, then by knob as declared."""
         places = {variant.name: i for i, variant in enumerate(self.variants)}
         variant = str(config.get(VARIANT)) if self.variants else None
         grid = self._grids.get(variant)
@@ -316,18 +330,26 @@ class Space:
         )
 
     def sizes(self) -> dict[str, int]:
-        """Feasible configs by variant; one nameless entry without variants."""
+        """Returns the number of feasible configs by variant; a single entry "" without variants."""
         return {variant or "": grid.size for variant, grid in self._grids.items()}
 
     @cached_property
     def first(self) -> Config:
-        """The first config: what is taken for the default where the user names none."""
+        """The first config, which is the default if the user gives none."""
         try:
             return self[0]
         except IndexError:
-            raise SpaceError("no config keeps every rule; `tunewright space` shows which rule excludes what") from None
+            raise SpaceError(
+                "no config satisfies all rules; `tunewright space` shows what each rule excludes"
+            ) from None
         except SpaceError:  # too large to enumerate
             return self.sample(np.random.default_rng(0))[0]
+
+
+def _warn(message: str) -> None:
+    import warnings  # noqa: PLC0415 - only for old names
+
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 
 def _unknown(name: str, known: list[str]) -> str:

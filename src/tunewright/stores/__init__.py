@@ -1,1 +1,1 @@
-"""Places where decisions and trials are kept."""
+"""Stores of decisions and trials, and what is built on them."""

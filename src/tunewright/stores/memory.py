@@ -1,4 +1,4 @@
-"""A store in this process."""
+"""Store in the memory of this process."""
 
 from __future__ import annotations
 
@@ -11,98 +11,102 @@ import msgspec
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
-from tunewright.sharing.records import Generation, Tally, Want
+from tunewright.stores.statistics import MissRecord, Revision, TrialCount
 
 
 class MemoryStore:
     """Dictionaries; gone with the process."""
 
     def __init__(self) -> None:
-        self._generations: dict[Key, list[Generation]] = {}
+        self._revisions: dict[Key, list[Revision]] = {}
         self._trials: dict[Key, list[Trial]] = {}
-        self._wants: dict[Key, Want] = {}
+        self._misses: dict[Key, MissRecord] = {}
         self._leases: dict[str, tuple[str, float]] = {}
-        self._shelves: dict[str, dict[str, tuple[bytes, float]]] = {}
+        self._namespaces: dict[str, dict[str, tuple[bytes, float]]] = {}
         self._lock = Lock()
 
     @classmethod
     def at(cls, location: str) -> MemoryStore:
-        """A new one, wherever that is."""
+        """Returns a new store, whatever the location."""
         return cls()
 
     def get(self, key: Key) -> Decision | None:
-        """The decision for exactly this key."""
-        found = self._generations.get(key)
-        return found[-1].decision if found else None
+        """Returns the decision for exactly this key."""
+        revisions = self._revisions.get(key)
+        return revisions[-1].decision if revisions else None
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
-        """The decisions there are for `keys`."""
-        return {key: self._generations[key][-1].decision for key in keys if key in self._generations}
+        """Returns the decisions that exist for `keys`."""
+        return {key: self._revisions[key][-1].decision for key in keys if key in self._revisions}
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
-        """Keep `decision`, and return the one that stands."""
+        """Stores `decision` and returns the one now stored."""
         with self._lock:
             return self._put(decision, replace)
 
     def fill(self, decisions: Sequence[Decision]) -> None:
-        """Take over what a farther store answered."""
+        """Copies decisions of a slower store."""
         with self._lock:
             for decision in decisions:
                 self._put(decision, True)
 
     def _put(self, decision: Decision, replace: bool) -> Decision:
-        stood = self._generations.setdefault(decision.key, [])
-        if not stood or (replace and stood[-1].decision != decision):
-            stood.append(Generation(len(stood) + 1, time.time(), decision))
-        return stood[-1].decision
+        revisions = self._revisions.setdefault(decision.key, [])
+        if not revisions or (replace and revisions[-1].decision != decision):
+            revisions.append(Revision(len(revisions) + 1, time.time(), decision))
+        return revisions[-1].decision
 
-    def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
-        """Decisions of the same kin."""
-        found = [decision for decision in self.decisions(key.kernel) if decision.key.kin == key.kin]
-        return iter(found[:most])
+    def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
+        """Yields up to `limit` decisions of related keys."""
+        decisions = [
+            decision for decision in self.decisions(key.kernel) if decision.key.related_digest == key.related_digest
+        ]
+        return iter(decisions[:limit])
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
-        """All decisions, or those of one kernel."""
-        standing = [generations[-1].decision for generations in list(self._generations.values())]
-        return (decision for decision in standing if kernel in (None, decision.key.kernel))
+        """Yields all decisions, or those of one kernel."""
+        decisions = [revisions[-1].decision for revisions in list(self._revisions.values())]
+        return (decision for decision in decisions if kernel in (None, decision.key.kernel))
 
-    def history(self, key: Key) -> Sequence[Generation]:
-        """What stood for a key, oldest first."""
-        return list(self._generations.get(key, ()))
+    def history(self, key: Key) -> Sequence[Revision]:
+        """Returns the revisions of a key, oldest first."""
+        return list(self._revisions.get(key, ()))
 
     def record(self, key: Key, trials: Sequence[Trial]) -> None:
-        """Append trials to the journal of a key."""
+        """Appends trials to the journal of a key."""
         with self._lock:
             self._trials.setdefault(key, []).extend(trials)
 
     def trials(self, key: Key) -> Iterator[Trial]:
-        """The journal of a key."""
+        """Yields the journal of a key."""
         return iter(list(self._trials.get(key, ())))
 
     def keys(self, kernel: str | None = None) -> Iterator[Key]:
-        """Keys that have a decision or a trial."""
-        return (key for key in dict.fromkeys([*self._generations, *self._trials]) if kernel in (None, key.kernel))
+        """Yields the keys that have a decision or a trial."""
+        return (key for key in dict.fromkeys([*self._revisions, *self._trials]) if kernel in (None, key.kernel))
 
-    def tallies(self) -> Iterator[Tally]:
-        """How many trials each key has."""
-        return (Tally(key, len(trials), trials[-1].at) for key, trials in list(self._trials.items()) if trials)
+    def trial_counts(self) -> Iterator[TrialCount]:
+        """Yields the number of trials of each key."""
+        return (TrialCount(key, len(trials), trials[-1].at) for key, trials in list(self._trials.items()) if trials)
 
-    def want(self, wants: Sequence[Want]) -> None:
-        """Add to what is known of each key."""
+    def record_misses(self, misses: Sequence[MissRecord]) -> None:
+        """Adds misses to the totals of their keys."""
         with self._lock:
-            for want in wants:
-                calls, seconds = want.calls, want.seconds
-                if (known := self._wants.get(want.key)) is not None:
+            for miss in misses:
+                calls, seconds = miss.calls, miss.seconds
+                if (known := self._misses.get(miss.key)) is not None:
                     calls, seconds = calls + known.calls, seconds + known.seconds
-                self._wants[want.key] = msgspec.structs.replace(want, calls=calls, seconds=seconds)
+                self._misses[miss.key] = msgspec.structs.replace(miss, calls=calls, seconds=seconds)
 
-    def wanted(self, kernel: str | None = None) -> Iterator[Want]:
-        """What is still undecided, most seconds first."""
-        open_ones = [w for k, w in self._wants.items() if k not in self._generations and kernel in (None, k.kernel)]
-        return iter(sorted(open_ones, key=lambda want: (-want.seconds, want.key.digest)))
+    def misses(self, kernel: str | None = None) -> Iterator[MissRecord]:
+        """Yields the keys that are still undecided, most seconds first."""
+        undecided = [
+            miss for key, miss in self._misses.items() if key not in self._revisions and kernel in (None, key.kernel)
+        ]
+        return iter(sorted(undecided, key=lambda miss: (-miss.seconds, miss.key.digest)))
 
     def claim(self, name: str, owner: str, seconds: float) -> bool:
-        """Take the lease, or renew it."""
+        """Acquires or renews the lease."""
         now = time.monotonic()
         with self._lock:
             holder, until = self._leases.get(name, (owner, now))
@@ -112,39 +116,41 @@ class MemoryStore:
             return True
 
     def release(self, name: str, owner: str) -> None:
-        """Give the lease back."""
+        """Releases the lease."""
         with self._lock:
             if self._leases.get(name, ("", 0.0))[0] == owner:
                 del self._leases[name]
 
-    def fetch(self, shelf: str, names: Sequence[str]) -> dict[str, bytes]:
-        """What there is under `names` and has not expired."""
-        row, now = self._shelves.get(shelf, {}), time.monotonic()
-        found = {name: row[name] for name in names if name in row}
+    def fetch(self, namespace: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Returns the entries under `names` that exist and have not expired."""
+        entries, now = self._namespaces.get(namespace, {}), time.monotonic()
+        found = {name: entries[name] for name in names if name in entries}
         return {name: body for name, (body, until) in found.items() if until > now}
 
-    def keep(self, shelf: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True) -> bytes:
-        """Keep `body`, and return what stands."""
+    def keep(
+        self, namespace: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True
+    ) -> bytes:
+        """Stores `body` and returns what is now stored."""
         now = time.monotonic()
         with self._lock:
-            row = self._shelves.setdefault(shelf, {})
-            stood = row.get(name)
-            if not replace and stood is not None and stood[1] > now:
-                return stood[0]
-            row.pop(name, None)
-            row[name] = body, now + (float("inf") if seconds is None else seconds)
+            entries = self._namespaces.setdefault(namespace, {})
+            current = entries.get(name)
+            if not replace and current is not None and current[1] > now:
+                return current[0]
+            entries.pop(name, None)
+            entries[name] = body, now + (float("inf") if seconds is None else seconds)
             return body
 
-    def entries(self, shelf: str) -> Iterator[tuple[str, bytes]]:
-        """Everything on a shelf, oldest first."""
-        now = time.monotonic()
-        return iter([(n, body) for n, (body, until) in list(self._shelves.get(shelf, {}).items()) if until > now])
+    def entries(self, namespace: str) -> Iterator[tuple[str, bytes]]:
+        """Yields all entries of a namespace, oldest first."""
+        now, entries = time.monotonic(), list(self._namespaces.get(namespace, {}).items())
+        return iter([(name, body) for name, (body, until) in entries if until > now])
 
-    def clear(self, shelf: str, *, most: int = 0) -> int:
-        """Drop the oldest entries until at most `most` are left."""
+    def clear(self, namespace: str, *, keep: int = 0) -> int:
+        """Removes all but the newest `keep` entries and returns how many were removed."""
         with self._lock:
-            row = self._shelves.get(shelf, {})
-            gone = list(row)[: max(0, len(row) - most)]
-            for name in gone:
-                del row[name]
-            return len(gone)
+            entries = self._namespaces.get(namespace, {})
+            oldest = list(entries)[: max(0, len(entries) - keep)]
+            for name in oldest:
+                del entries[name]
+            return len(oldest)

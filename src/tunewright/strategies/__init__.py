@@ -1,1 +1,1 @@
-"""Ways to search a space."""
+"""Search strategies."""

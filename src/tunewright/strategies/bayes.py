@@ -1,4 +1,4 @@
-"""Bayesian search: a Gaussian process over log time says where an improvement is likeliest, near the best and afar."""
+"""Bayesian optimization: a Gaussian process over log time, with expected improvement as acquisition function."""
 
 from __future__ import annotations
 
@@ -12,104 +12,108 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.model.trial import Trial
-from tunewright.ports.strategy import Outlook
+from tunewright.ports.strategy import Forecast
 from tunewright.spaces.config import Config
 from tunewright.spaces.space import Space
+from tunewright.strategies.candidates import SAMPLE_SIZE, Rows, candidates_for
 from tunewright.strategies.encoding import Encoding
-from tunewright.strategies.moves import cost
+from tunewright.strategies.neighborhood import cost
 from tunewright.strategies.surrogate import Surrogate, log_improvement
-from tunewright.strategies.terrain import SPREAD, Rows, terrain_of
 
-REFIT = (3, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 130, 165, 210, 270, 340, 430, 540)
-"""Numbers of trials at which hyperparameters are chosen anew."""
+REFIT_AT = (3, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 130, 165, 210, 270, 340, 430, 540)
+"""Numbers of trials at which hyperparameters are refitted."""
 
-FORESIGHT = 16
-"""Trials before which the model does not say what to expect."""
+MIN_FORECAST_TRIALS = 16
+"""Trials before the first forecast."""
 
-LIKELY = 256
-"""The most promising configs, among which the best that remains is looked for."""
+TOP_CANDIDATES = 256
+"""Most promising configs, from which the remaining regret is estimated."""
 
-MOST_LEARNT = 256
-"""Trials the model rests on: the best and the latest, where there are more."""
+MAX_FIT_TRIALS = 256
+"""Trials the model is fitted to: if there are more, the best and the latest."""
 
 
-class Manner(msgspec.Struct, frozen=True):
-    """How a Bayesian search behaves; the defaults are what ships."""
+class BayesOptions(msgspec.Struct, frozen=True):
+    """Options of a Bayesian search."""
 
     first: int = 2
-    """Configs drawn at random before the model has a say."""
+    """Configs drawn at random before the model is used."""
     early: str = "na" * 6
-    """Moves of the first proposals: near the best (n), one step in any knobs around it (a), anywhere (g)."""
+    """Moves of the first proposals: one knob changed (n), any knobs by one step (a), from the whole space (g)."""
     later: str = "nag"
-    """Moves from then on, in turn."""
+    """Moves of later proposals, in turn."""
     near: float = 1.0
     far: float = 2.0
-    """Length scales expected of single knobs, and of features made of several."""
+    """Prior length scales of single knobs, and of columns made of several."""
     slope: float = 0.5
-    """By how many deviations a knob set to no power of two is expected to cost."""
-    doubt: float = 2.0
-    """By how much what the model is unsure of counts more than it says: a model of few trials is too sure of itself."""
+    """Expected cost, in standard deviations, of each knob that is not a power of two."""
+    uncertainty_scale: float = 2.0
+    """Factor on the model's standard deviation: with few trials it is overconfident."""
     reach: float = 2.0
-    """How much slower than the median counts as equally slow, in units of how much faster the best is."""
+    """Log times are capped this far above the median, in units of the distance from the best to the median."""
 
 
-class Trend(Protocol):
-    """What the model expects before it has seen anything."""
+class MeanFunction(Protocol):
+    """Prior mean of the model."""
 
-    doubt: float
-    """How much of the model's uncertainty is left once the trend is known."""
+    uncertainty_scale: float
+    """Factor on the model's standard deviation given this mean."""
 
     def fit(self, model: Surrogate, rows: Rows, values: NDArray[np.float64], deviation: float) -> None:
-        """Settle on a trend, given values at rows and the deviation they were divided by."""
+        """Fit the mean to values at rows; `deviation` is what the values were divided by."""
         ...
 
     def at(self, rows: Rows) -> NDArray[np.float64]:
-        """The trend at rows, on the scale of the values."""
+        """Returns the mean at rows, on the scale of the values."""
         ...
 
 
-class Evenness:
-    """The one thing expected of every kernel: powers of two tend to be faster. A few trials overrule it."""
+class PowerOfTwoMean:
+    """Prior mean that expects powers of two to be faster; a few trials overrule it."""
 
-    doubt = 1.0
+    uncertainty_scale = 1.0
 
     def __init__(self, encoding: Encoding, slope: float) -> None:
         self._encoding, self._slope = encoding, slope
 
     def fit(self, model: Surrogate, rows: Rows, values: NDArray[np.float64], deviation: float) -> None:
-        """Nothing to settle."""
+        """Nothing to fit."""
 
     def at(self, rows: Rows) -> NDArray[np.float64]:
-        """Slower by the slope for each knob that is set to something else."""
-        return self._slope * self._encoding.uneven(rows)
+        """Returns the slope times the number of knobs that are not a power of two."""
+        return self._slope * self._encoding.count_uneven(rows)
 
 
 class Bayes:
-    """Proposes where the expected improvement is largest, mostly close to the best config so far."""
+    """Proposes the config with the largest expected improvement, mostly close to the best so far."""
 
     def __init__(
-        self, space: Space, rng: np.random.Generator, manner: Manner | None = None, trend: Trend | None = None
+        self,
+        space: Space,
+        rng: np.random.Generator,
+        options: BayesOptions | None = None,
+        mean: MeanFunction | None = None,
     ) -> None:
-        self._space, self._rng, self._manner = space, rng, manner or Manner()
-        self.terrain = terrain_of(space)
+        self._space, self._rng, self._options = space, rng, options or BayesOptions()
+        self.candidates = candidates_for(space)
         self._encoding = Encoding(space)
         self._model = Surrogate(
-            self._encoding.plain, self._encoding.width, near=self._manner.near, far=self._manner.far
+            self._encoding.knob_columns, self._encoding.width, near=self._options.near, far=self._options.far
         )
         self._rows: list[Rows] = []
         self._logs: list[float] = []  # nan: it failed
         self._pending: dict[Config, Rows] = {}
         self._fitted = 0
-        self._trend = trend or Evenness(self._encoding, self._manner.slope)
+        self._mean = mean or PowerOfTwoMean(self._encoding, self._options.slope)
 
     def ask(self, count: int) -> Sequence[Config]:
-        """Up to `count` fresh configs."""
+        """Returns up to `count` new configs."""
         return list(islice(iter(self._next, None), count))
 
     def _next(self) -> Config | None:
         rows = self._candidates(self._move())
         if not len(rows):
-            rows = self.terrain.anywhere(self._rng)
+            rows = self.candidates.sample(self._rng)
         if not len(rows):
             return None
         config = self._space.at(self._choose(rows).tolist())
@@ -117,108 +121,113 @@ class Bayes:
         return config
 
     def claim(self, config: Config) -> bool:
-        """Take `config` as proposed; whether it was still fresh."""
-        if not self.terrain.note(config):
+        """Mark `config` as proposed. Returns whether it was new."""
+        if not self.candidates.mark_seen(config):
             return False
         self._pending[config] = np.array(self._space.rank(config), dtype=np.int32)
         return True
 
     @property
-    def _blind(self) -> bool:
-        return len(self._logs) + len(self._pending) < self._manner.first or bool(np.isnan(self._logs).all())
+    def _is_random(self) -> bool:
+        return len(self._logs) + len(self._pending) < self._options.first or bool(np.isnan(self._logs).all())
 
     def _move(self) -> str:
-        if self._blind:
+        if self._is_random:
             return "g"
-        asked = len(self._logs) + len(self._pending) - self._manner.first
-        early, later = self._manner.early, self._manner.later
-        return early[asked] if asked < len(early) else later[asked % len(later)]
+        proposed = len(self._logs) + len(self._pending) - self._options.first
+        early, later = self._options.early, self._options.later
+        return early[proposed] if proposed < len(early) else later[proposed % len(later)]
 
     def _candidates(self, move: str) -> Rows:
         if move == "g":
-            return self.terrain.anywhere(self._rng)
+            return self.candidates.sample(self._rng)
         best = self._rows[int(np.nanargmin(self._logs))]
-        return self.terrain.near(best) if move == "n" else self.terrain.around(best, self._rng)
+        return self.candidates.neighbors(best) if move == "n" else self.candidates.adjacent(best, self._rng)
 
     def _choose(self, rows: Rows) -> Rows:
-        if self._blind:
+        if self._is_random:
             return np.asarray(rows[self._rng.integers(len(rows))])
-        best = self._learn()
-        scores = self._scores(rows, best, self._manner.doubt)
-        if len(rows) == SPREAD:
-            rows, scores = self._climbed(rows, scores, best)
+        best = self._update_model()
+        scores = self._scores(rows, best, self._options.uncertainty_scale)
+        if len(rows) == SAMPLE_SIZE:
+            rows, scores = self._climb(rows, scores, best)
         return np.asarray(rows[int(scores.argmax())])
 
-    def _scores(self, rows: Rows, best: float, doubt: float) -> NDArray[np.float64]:
+    def _scores(self, rows: Rows, best: float, uncertainty_scale: float) -> NDArray[np.float64]:
         mean, spread = self._model.predict(self._encoding.points(rows))
-        return log_improvement(mean + self._trend.at(rows), spread * self._trend.doubt * doubt, best)
+        return log_improvement(
+            mean + self._mean.at(rows), spread * self._mean.uncertainty_scale * uncertainty_scale, best
+        )
 
-    def _climbed(self, rows: Rows, scores: NDArray[np.float64], best: float) -> tuple[Rows, NDArray[np.float64]]:
-        """Where a glance sees a part of the space only, walk uphill from the best it saw."""
+    def _climb(self, rows: Rows, scores: NDArray[np.float64], best: float) -> tuple[Rows, NDArray[np.float64]]:
+        """Hill-climb from the best row of a sample that covers only part of the space."""
         for _ in range(4):
-            here = int(scores.argmax())
-            if not len(around := self.terrain.near(rows[here])):
+            top = int(scores.argmax())
+            if not len(neighbors := self.candidates.neighbors(rows[top])):
                 break
-            there = self._scores(around, best, self._manner.doubt)
-            if there.max() <= scores[here]:
+            neighbor_scores = self._scores(neighbors, best, self._options.uncertainty_scale)
+            if neighbor_scores.max() <= scores[top]:
                 break
-            rows, scores = around, there
+            rows, scores = neighbors, neighbor_scores
         return rows, scores
 
-    def _learn(self) -> float:
-        """Bring the model up to date; the best value so far, on its scale."""
-        kept = _telling(self._logs)
-        values, best, deviation = scaled(np.array(self._logs)[kept], self._manner.reach)
-        rows = np.array([self._rows[i] for i in kept])
+    def _update_model(self) -> float:
+        """Condition the model on all trials. Returns the best value so far, on the model's scale."""
+        selected = _select_informative(self._logs)
+        values, best, deviation = standardize(np.array(self._logs)[selected], self._options.reach)
+        rows = np.array([self._rows[i] for i in selected])
         points = self._encoding.points(rows)
-        if sum(n <= len(values) for n in REFIT) > self._fitted:
-            self._fitted = sum(n <= len(values) for n in REFIT)
+        if sum(n <= len(values) for n in REFIT_AT) > self._fitted:
+            self._fitted = sum(n <= len(values) for n in REFIT_AT)
             self._model.fit(points, values)
         self._model.learn(points, values)
-        self._trend.fit(self._model, rows, values, deviation)
-        values = values - self._trend.at(rows)
+        self._mean.fit(self._model, rows, values, deviation)
+        values = values - self._mean.at(rows)
         self._model.revise(values)
         if self._pending:
-            # What is under way is taken to come out as predicted: sure, but no news.
-            waiting = self._encoding.points(np.array(list(self._pending.values())))
-            guess, _ = self._model.predict(waiting)
-            self._model.learn(np.concatenate([points, waiting]), np.concatenate([values, guess]))
+            # Pending trials are assumed to come out as predicted (a kriging believer), so that proposals spread.
+            pending = self._encoding.points(np.array(list(self._pending.values())))
+            predicted, _ = self._model.predict(pending)
+            self._model.learn(np.concatenate([points, pending]), np.concatenate([values, predicted]))
         return best
 
-    def outlook(self) -> Outlook | None:
-        """What the model expects of going on: near the best config and all over the space."""
-        if self._blind or len(self._logs) < FORESIGHT:
+    def forecast(self) -> Forecast | None:
+        """Returns the expected gain and regret, from candidates near the best config and from the whole space."""
+        if self._is_random or len(self._logs) < MIN_FORECAST_TRIALS:
             return None
         row = self._rows[int(np.nanargmin(self._logs))]
-        terrain = self.terrain
-        rows = np.concatenate([terrain.near(row), terrain.around(row, self._rng), terrain.anywhere(self._rng)])
+        candidates = self.candidates
+        rows = np.concatenate(
+            [candidates.neighbors(row), candidates.adjacent(row, self._rng), candidates.sample(self._rng)]
+        )
         if not len(rows):
-            return Outlook(0.0, 0.0)
-        best = self._learn()
+            return Forecast(0.0, 0.0)
+        best = self._update_model()
         scores = self._scores(rows, best, 1.0)
-        *_, deviation = scaled(np.array(self._logs)[_telling(self._logs)], self._manner.reach)
-        likely = rows[np.argsort(-scores, kind="stable")[:LIKELY]]
-        draws = self._model.draw(self._encoding.points(likely), self._rng, 128) + self._trend.at(likely)
+        *_, deviation = standardize(np.array(self._logs)[_select_informative(self._logs)], self._options.reach)
+        likely = rows[np.argsort(-scores, kind="stable")[:TOP_CANDIDATES]]
+        draws = self._model.draw(self._encoding.points(likely), self._rng, 128) + self._mean.at(likely)
         regret = np.maximum(best - draws.min(1), 0.0) * deviation
-        return Outlook(float(-np.expm1(-np.exp(scores.max()) * deviation)), float((-np.expm1(-regret)).mean()))
+        return Forecast(float(-np.expm1(-np.exp(scores.max()) * deviation)), float((-np.expm1(-regret)).mean()))
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn what became of configs; failures count as slow."""
+        """Record trials; failures count as slow."""
         for trial in trials:
             row = self._pending.pop(trial.config, None)
             if row is None:
                 if trial.config not in self._space:
                     continue
                 row = np.array(self._space.rank(trial.config), dtype=np.int32)
-                self.terrain.note(trial.config)
+                self.candidates.mark_seen(trial.config)
             self._rows.append(row)
             self._logs.append(cost(trial) if trial.works else nan)
 
 
-def scaled(logs: NDArray[Any], reach: float) -> tuple[NDArray[np.float64], float, float]:
-    """Log times with mean 0 and deviation 1, the best of them, and the deviation they had.
+def standardize(logs: NDArray[Any], reach: float) -> tuple[NDArray[np.float64], float, float]:
+    """Returns log times with mean 0 and deviation 1, the best of them, and the original deviation.
 
-    Far slower than the median is as bad as failed: how bad exactly says nothing about where the best is.
+    Times far above the median are capped, and failures count as capped: how slow a config is exactly says nothing
+    about where the best is.
     """
     works = logs[~np.isnan(logs)]
     best, median = float(works.min()), float(np.median(works))
@@ -228,10 +237,10 @@ def scaled(logs: NDArray[Any], reach: float) -> tuple[NDArray[np.float64], float
     return (capped - mean) / deviation, float((best - mean) / deviation), deviation
 
 
-def _telling(logs: Sequence[float]) -> NDArray[np.int64]:
-    """Which trials to learn from: all, or the best half of them and the latest."""
-    if len(logs) <= MOST_LEARNT:
+def _select_informative(logs: Sequence[float]) -> NDArray[np.int64]:
+    """Returns the indices of trials to learn from: all, or the best and the latest."""
+    if len(logs) <= MAX_FIT_TRIALS:
         return np.arange(len(logs))
-    best = np.argsort(np.nan_to_num(logs, nan=np.inf), kind="stable")[: MOST_LEARNT // 2]
-    latest = np.setdiff1d(np.arange(len(logs)), best)[-MOST_LEARNT // 2 :]
+    best = np.argsort(np.nan_to_num(logs, nan=np.inf), kind="stable")[: MAX_FIT_TRIALS // 2]
+    latest = np.setdiff1d(np.arange(len(logs)), best)[-MAX_FIT_TRIALS // 2 :]
     return np.sort(np.concatenate([best, latest]))

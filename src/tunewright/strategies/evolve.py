@@ -1,4 +1,4 @@
-"""Evolutionary search: children of good configs, one at a time."""
+"""Evolutionary search with a steady-state population."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import numpy as np
 from tunewright.model.trial import Trial
 from tunewright.spaces.config import Config, Value
 from tunewright.spaces.space import Space
-from tunewright.strategies.moves import Moves, cost
-from tunewright.strategies.random import Untried
+from tunewright.strategies.neighborhood import Neighborhood, cost
+from tunewright.strategies.random import UntriedConfigs
 
 FOUNDERS = 8
-"""Working configs drawn at random before any are bred."""
+"""Working configs drawn at random before the first child."""
 
 POPULATION = 16
-"""How many of the best are parents; few, because trials are dear."""
+"""Best configs kept as parents; few, because trials are expensive."""
 
-CHANGED = 0.1
-"""The share of further knobs that a mutation turns besides the first."""
+EXTRA_MUTATIONS = 0.1
+"""Share of further knobs that a mutation changes besides the first."""
 
-BROODS = 48
-"""Children bred for a fresh one before neighbours of the best are looked at."""
+MAX_CHILDREN = 48
+"""Children tried before neighbors of the best configs are proposed instead."""
 
 
 class Population:
-    """The best trials so far, the best first; those who breed."""
+    """The best configs so far, best first, which are the parents of new ones."""
 
-    def __init__(self, moves: Moves, rng: np.random.Generator, size: int = POPULATION) -> None:
-        self._moves, self._rng, self._size = moves, rng, size
+    def __init__(self, neighborhood: Neighborhood, rng: np.random.Generator, size: int = POPULATION) -> None:
+        self._neighborhood, self._rng, self._size = neighborhood, rng, size
         self._ranked: list[tuple[float, int, dict[str, Value]]] = []
-        self._told = 0
+        self._added = 0
 
     def __len__(self) -> int:
         return len(self._ranked)
@@ -42,52 +42,52 @@ class Population:
         return (Config(settings) for _, _, settings in self._ranked)
 
     def add(self, config: Config, value: float) -> None:
-        """One more, if it is good enough: the lower the value the better, and of equals the earlier."""
-        self._told += 1
+        """Add a config if its value is low enough; of equal values the earlier one ranks first."""
+        self._added += 1
         if value < (self._ranked[-1][0] if len(self) == self._size else inf):
-            insort(self._ranked, (value, self._told, dict(config)))
+            insort(self._ranked, (value, self._added, dict(config)))
             del self._ranked[self._size :]
 
     def child(self) -> Config:
-        """The child of two members, the better the likelier: crossed knob by knob, then perhaps mutated."""
-        one, other = self._parent(), self._parent()
-        crossed = self._moves.crossed(one, other)
-        if crossed not in (one, other) and self._rng.random() < 0.5:
-            return Config(crossed)
-        others = max(0, self._moves.places(crossed) - 1)
-        return Config(self._moves.turned(crossed, 1 + int(self._rng.binomial(others, CHANGED))))
+        """Returns a child of two members, better ones more likely: crossover, then perhaps mutation."""
+        parents = self._pick_parent(), self._pick_parent()
+        child = self._neighborhood.crossover(*parents)
+        if child not in parents and self._rng.random() < 0.5:
+            return Config(child)
+        further = max(0, self._neighborhood.mutable_count(child) - 1)
+        return Config(self._neighborhood.mutate(child, 1 + int(self._rng.binomial(further, EXTRA_MUTATIONS))))
 
-    def _parent(self) -> dict[str, Value]:
+    def _pick_parent(self) -> dict[str, Value]:
         return self._ranked[int(len(self) * self._rng.random() ** 2)][2]
 
 
 class Evolve:
-    """Steady state: a trial that is good enough joins the parents at once, so that nobody waits for a generation."""
+    """Evolutionary search in steady state: a good trial joins the parents at once, without generations."""
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
-        self._space, self._untried = space, Untried(space, rng)
-        self._population = Population(Moves(space, rng), rng)
+        self._space, self._untried = space, UntriedConfigs(space, rng)
+        self._population = Population(Neighborhood(space, rng), rng)
 
     def ask(self, count: int) -> Sequence[Config]:
-        """Up to `count` fresh children; founders first."""
-        wave = (self._bred() or self._untried.draw() for _ in range(count))
-        return [config for config in wave if config is not None]
+        """Returns up to `count` new configs: random founders first, then children."""
+        proposals = (self._breed() or self._untried.draw() for _ in range(count))
+        return [config for config in proposals if config is not None]
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """What works may breed."""
+        """Add the trials to the population."""
         for trial in trials:
-            if self._untried.strike(trial.config):
+            if self._untried.mark_tried(trial.config):
                 self._population.add(trial.config, cost(trial))
 
-    def _bred(self) -> Config | None:
-        """A fresh child, or a fresh neighbour of the best if breeding only brings forth what is known."""
+    def _breed(self) -> Config | None:
+        """Returns a new child, else a new neighbor of the best configs; None without enough founders."""
         if len(self._population) < FOUNDERS:
             return None
-        for _ in range(BROODS):
+        for _ in range(MAX_CHILDREN):
             if self._untried.claim(child := self._population.child()):
                 return child
         for config in self._population:
-            for near in self._space.neighbors(config, reach=None):
-                if self._untried.claim(near):
-                    return near
+            for neighbor in self._space.neighbors(config, reach=None):
+                if self._untried.claim(neighbor):
+                    return neighbor
         return None

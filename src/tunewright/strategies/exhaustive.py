@@ -13,16 +13,16 @@ from tunewright.spaces.space import Space
 
 
 class Exhaustive:
-    """Tries everything; for small spaces, and for recording a space to be replayed."""
+    """Tries every config; for small spaces, and to record a space for replay."""
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
-        self._told: set[Config] = set()
-        self._rest = (config for config in space if config not in self._told)
+        self._tried: set[Config] = set()
+        self._rest = (config for config in space if config not in self._tried)
 
     def ask(self, count: int) -> Sequence[Config]:
-        """The next configs in order."""
+        """Returns the next `count` configs in order."""
         return list(islice(self._rest, count))
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Nothing to learn; but what was tried is not proposed again."""
-        self._told.update(trial.config for trial in trials)
+        """Exclude tried configs from later proposals."""
+        self._tried.update(trial.config for trial in trials)

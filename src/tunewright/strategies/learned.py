@@ -1,4 +1,4 @@
-"""Learned search: a cost model ranks what evolution proposes; the best ranked are tried, and the model learns."""
+"""Search with a learned cost model that ranks the proposals of an evolutionary search."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tunewright.ports import plugins
 from tunewright.spaces.config import VARIANT, Config, Value
 from tunewright.spaces.space import Knob, Space
 from tunewright.strategies.evolve import Population
-from tunewright.strategies.moves import Moves, cost
-from tunewright.strategies.random import Untried
+from tunewright.strategies.neighborhood import Neighborhood, cost
+from tunewright.strategies.random import UntriedConfigs
 
-FIRST = 8
-"""Trials drawn at random before there is anything to learn from."""
+RANDOM_TRIALS = 8
+"""Trials drawn at random before the first model."""
 
 BATCH = 4
-"""Configs proposed by one state of the model; more would be cheaper, and staler."""
+"""Configs proposed between two fits of the model."""
 
-EXPLORED = 0.08
-"""The share of proposals drawn at random, whatever the model says."""
+RANDOM_SHARE = 0.08
+"""Share of proposals drawn at random."""
 
-BROOD, GENERATIONS = 64, 3
-"""Candidates bred in one generation, and how many generations: the later ones from what the model likes."""
+CHILDREN, GENERATIONS = 64, 3
+"""Children per generation, and generations; later ones descend from the configs that the model ranks best."""
 
 ELITE = 16
 
-ROUNDS = 60
-SETTINGS: dict[str, Any] = {
+BOOSTING_ROUNDS = 60
+LIGHTGBM_PARAMS: dict[str, Any] = {
     "objective": "lambdarank",
     "learning_rate": 0.1,
     "num_leaves": 15,
@@ -44,42 +44,42 @@ SETTINGS: dict[str, Any] = {
     "verbosity": -1,
 }
 
-MOST_ROWS = 1000
-"""Trials learned from at most, half of them the best: what bounds the cost of a late refit."""
+MAX_FIT_TRIALS = 1000
+"""Maximum of trials a model is fitted to, half of them the best; bounds the cost of a refit."""
 
 
 class Learned:
-    """TVM's recipe: boosted trees rank configs, an evolutionary search over them proposes a few, and again.
+    """Boosted trees rank configs, an evolutionary search over them proposes a batch, as in TVM.
 
-    Failures are learned from as slower than anything that works.
+    Failures rank after every config that works.
     """
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
-        self._boosting = _lightgbm()
-        self._rng, self._untried, self._moves = rng, Untried(space, rng), Moves(space, rng)
+        self._lightgbm = _import_lightgbm()
+        self._rng, self._untried, self._neighborhood = rng, UntriedConfigs(space, rng), Neighborhood(space, rng)
         self._space = space
-        self._encoding = Features(space)
+        self._encoding = TreeFeatures(space)
         self._costs: dict[Config, float] = {}
         self._rows: list[list[float]] = []
-        self._best = Population(self._moves, rng, ELITE)
+        self._best = Population(self._neighborhood, rng, ELITE)
         self._queue: list[Config] = []
 
     def ask(self, count: int) -> Sequence[Config]:
-        """Up to `count` fresh configs."""
-        wave = (self._ranked() or self._untried.draw() for _ in range(count))
-        return [config for config in wave if config is not None]
+        """Returns up to `count` new configs."""
+        proposals = (self._next_ranked() or self._untried.draw() for _ in range(count))
+        return [config for config in proposals if config is not None]
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learnt from when the next batch is planned."""
+        """Record trials for the next fit."""
         for trial in trials:
-            if self._untried.strike(trial.config) and trial.config not in self._costs:
+            if self._untried.mark_tried(trial.config) and trial.config not in self._costs:
                 self._costs[trial.config] = cost(trial)
                 self._rows.append(self._encoding.row(trial.config))
                 self._best.add(trial.config, cost(trial))
 
-    def _ranked(self) -> Config | None:
-        """The next of the batch; None where chance is to choose, or there is nothing to learn from yet."""
-        if len(self._costs) < FIRST or len(self._best) < 2 or self._rng.random() < EXPLORED:
+    def _next_ranked(self) -> Config | None:
+        """Returns the next config of the batch; None if it is to be drawn at random."""
+        if len(self._costs) < RANDOM_TRIALS or len(self._best) < 2 or self._rng.random() < RANDOM_SHARE:
             return None
         for _ in range(2):
             while self._queue:
@@ -89,45 +89,46 @@ class Learned:
         return None
 
     def _plan(self) -> list[Config]:
-        """Fresh configs that the model likes, the best last."""
-        model = self._fitted()
+        """Returns a batch of new configs that the model ranks best, best last."""
+        model = self._fit()
         scores: dict[Config, float] = {}
-        parents, brood = self._best, self._space.sample(self._rng, BROOD // 4)
+        parents, children = self._best, self._space.sample(self._rng, CHILDREN // 4)
         for _ in range(GENERATIONS):
-            brood += [parents.child() for _ in range(BROOD)]
-            fresh = [config for config in dict.fromkeys(brood) if config not in scores and config in self._untried]
-            if fresh:
-                liked = model.predict(np.array([self._encoding.row(config) for config in fresh]), num_threads=1)
-                scores.update(zip(fresh, (-liked).tolist(), strict=True))
+            children += [parents.child() for _ in range(CHILDREN)]
+            new = [config for config in dict.fromkeys(children) if config not in scores and config in self._untried]
+            if new:
+                ranks = model.predict(np.array([self._encoding.row(config) for config in new]), num_threads=1)
+                scores.update(zip(new, (-ranks).tolist(), strict=True))
             if len(scores) < 2:
                 break
-            parents, brood = Population(self._moves, self._rng, ELITE), []
+            parents, children = Population(self._neighborhood, self._rng, ELITE), []
             for config, score in scores.items():
                 parents.add(config, score)
         return sorted(scores, key=scores.__getitem__)[:BATCH][::-1]
 
-    def _fitted(self) -> Any:
-        """Boosted trees that put trials in order; only order counts, so a failure needs no made-up time to be last."""
+    def _fit(self) -> Any:
+        """Returns boosted trees that rank the trials; as only order counts, failures need no time."""
         costs = np.array(list(self._costs.values()))
         order = np.argsort(costs, kind="stable")
-        if len(order) > MOST_ROWS:
-            best, rest = np.split(order, [MOST_ROWS // 2])
-            order = np.concatenate([best, rest[:: -(-len(rest) // (MOST_ROWS // 2))]])
-        _, places = np.unique(costs[order], return_inverse=True)
-        settings = SETTINGS | {
+        if len(order) > MAX_FIT_TRIALS:
+            best, rest = np.split(order, [MAX_FIT_TRIALS // 2])
+            order = np.concatenate([best, rest[:: -(-len(rest) // (MAX_FIT_TRIALS // 2))]])
+        _, ranks = np.unique(costs[order], return_inverse=True)
+        params = LIGHTGBM_PARAMS | {
             "seed": int(self._rng.integers(1 << 31)),
             "label_gain": list(range(len(order))),
             "lambdarank_truncation_level": len(order),
         }
         rows = np.array([self._rows[i] for i in order])
-        data = self._boosting.Dataset(rows, places.max() - places, group=[len(order)], params=settings)
-        return self._boosting.train(settings, data, ROUNDS, keep_training_booster=True)
+        data = self._lightgbm.Dataset(rows, ranks.max() - ranks, group=[len(order)], params=params)
+        return self._lightgbm.train(params, data, BOOSTING_ROUNDS, keep_training_booster=True)
 
 
-class Features:
-    """Configs as rows of numbers that trees can split: a column a variant, then those of every knob.
+class TreeFeatures:
+    """Encoding of configs for trees: one column for each variant, then those of every knob.
 
-    A number is one column, its log2 if all are positive, else its rank; a text is a column a value. -1: no such knob.
+    A numeric knob has one column, log2 if all values are positive, else the rank; a text knob has one for each value.
+    -1 means that the variant has no such knob.
     """
 
     def __init__(self, space: Space) -> None:
@@ -137,26 +138,26 @@ class Features:
         self._slots = [(knob.name, owner, _cells(knob)) for knob, owner in owned if len(knob) > 1]
 
     def row(self, config: Config) -> list[float]:
-        """One config."""
+        """Returns the row of a config."""
         variant = config.get(VARIANT)
         row = [float(variant == name) for name in self._variants]
         for name, owner, cells in self._slots:
-            here = owner is None or owner == variant
-            row += cells[config[name]] if here else [-1.0] * len(next(iter(cells.values())))
+            present = owner is None or owner == variant
+            row += cells[config[name]] if present else [-1.0] * len(next(iter(cells.values())))
         return row
 
 
 def _cells(knob: Knob) -> dict[Value, list[float]]:
-    """The columns of each value."""
+    """Returns the columns of each value."""
     numbers = [float(value) for value in knob.values if not isinstance(value, str)]
     if len(numbers) == len(knob) and min(numbers) > 0:
         return {value: [log2(float(value))] for value in knob.values}
     if len(numbers) == len(knob) or len(knob) == 2:
         return {value: [float(code)] for value, code in knob.codes.items()}
-    return {value: [float(code == place) for place in range(len(knob))] for value, code in knob.codes.items()}
+    return {value: [float(code == column) for column in range(len(knob))] for value, code in knob.codes.items()}
 
 
-def _lightgbm() -> Any:
+def _import_lightgbm() -> Any:
     try:
         import lightgbm  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Surrogate: a Gaussian process over points, which says what a config may cost and how sure it is."""
+"""Gaussian process that predicts the cost of configs and its uncertainty."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tunewright.stats import normal_cdf, normal_pdf
 
 Array = NDArray[np.float64]
 
@@ -16,42 +18,44 @@ LOWEST, HIGHEST = -3.0, 4.0
 
 
 class Surrogate:
-    """Matérn 5/2 with a length scale for every column; hyperparameters are the most probable ones under a prior.
+    """Matérn 5/2 kernel with a length scale for every column and maximum a posteriori hyperparameters.
 
-    The first `plain` columns (single knobs) are expected to matter more than the others: their prior length scale is
-    `near`, that of the others `far`. Fitting costs n³ for n trials, predicting n² a candidate.
+    The first `knob_columns` columns (single knobs) are expected to matter more than the others: their prior length
+    scale is `near`, that of the others `far`. Fitting costs n³ for n trials, predicting n² per candidate.
     """
 
-    def __init__(self, plain: int, width: int, *, near: float = 1.0, far: float = 2.0, noise: float = 0.05) -> None:
-        lengths = np.log(np.r_[np.full(plain, near), np.full(width - plain, far)])
+    def __init__(
+        self, knob_columns: int, width: int, *, near: float = 1.0, far: float = 2.0, noise: float = 0.05
+    ) -> None:
+        lengths = np.log(np.r_[np.full(knob_columns, near), np.full(width - knob_columns, far)])
         self._mean = np.r_[lengths, 0.0, np.log(noise)]
         self._spread = np.r_[np.ones(width), 0.7, 1.0]
-        self._least = np.r_[np.full(width, LOWEST), LOWEST, -6.0]
-        self._most = np.r_[np.full(width, HIGHEST), 2.0, 0.0]
+        self._lower = np.r_[np.full(width, LOWEST), LOWEST, -6.0]
+        self._upper = np.r_[np.full(width, HIGHEST), 2.0, 0.0]
         self._theta = self._mean.copy()
         self._points: Any = np.empty((0, width))
 
     def fit(self, points: NDArray[Any], values: Array, steps: int = 25) -> None:
-        """Choose hyperparameters: resilient steps along the gradient, from where the last fit ended."""
-        apart = (points[:, None].astype(float) - points[None]) ** 2
-        apart = apart.reshape(len(points) ** 2, -1)
+        """Choose hyperparameters by resilient propagation (Rprop), starting from the last fit."""
+        distances = (points[:, None].astype(float) - points[None]) ** 2
+        distances = distances.reshape(len(points) ** 2, -1)
         theta, best = self._theta, (np.inf, self._theta)
-        pace, last = np.full(len(theta), 0.15), np.zeros(len(theta))
+        step, last = np.full(len(theta), 0.15), np.zeros(len(theta))
         for _ in range(steps):
-            cost, slope = self._cost(theta, apart, values)
+            cost, gradient = self._cost(theta, distances, values)
             if cost < best[0]:
                 best = cost, theta
-            turned = slope * last
-            pace = np.clip(np.where(turned > 0, 1.3 * pace, np.where(turned < 0, 0.5 * pace, pace)), 1e-3, 0.6)
-            last = np.where(turned < 0, 0.0, slope)
-            theta = np.clip(theta - np.sign(last) * pace, self._least, self._most)
+            agreement = gradient * last
+            step = np.clip(np.where(agreement > 0, 1.3 * step, np.where(agreement < 0, 0.5 * step, step)), 1e-3, 0.6)
+            last = np.where(agreement < 0, 0.0, gradient)
+            theta = np.clip(theta - np.sign(last) * step, self._lower, self._upper)
         self._theta = best[1]
 
-    def _cost(self, theta: Array, apart: Array, values: Array) -> tuple[float, Array]:
-        """Minus the log posterior of hyperparameters, and its gradient."""
+    def _cost(self, theta: Array, squared_distances: Array, values: Array) -> tuple[float, Array]:
+        """Returns the negative log posterior of hyperparameters and its gradient."""
         n, width = len(values), len(theta) - 2
         weights = np.exp(-2 * theta[:width])
-        squares = (apart @ weights).reshape(n, n)
+        squares = (squared_distances @ weights).reshape(n, n)
         r = np.sqrt(squares + 1e-16)
         decay = np.exp(-ROOT5 * r)
         shape = (1 + ROOT5 * r + 5 / 3 * squares) * decay
@@ -62,66 +66,66 @@ class Surrogate:
             return np.inf, np.zeros(len(theta))
         inverse = np.linalg.inv(lower)
         inverse = inverse.T @ inverse
-        pull = inverse @ values
-        weight = 0.5 * (inverse - np.outer(pull, pull))
-        slope = np.empty(len(theta))
-        slope[:width] = ((weight * (5 / 3) * signal * (1 + ROOT5 * r) * decay).ravel() @ apart) * weights
-        slope[width] = 2 * signal * (weight * shape).sum()
-        slope[width + 1] = 2 * noise * np.trace(weight)
+        alpha = inverse @ values
+        weight = 0.5 * (inverse - np.outer(alpha, alpha))
+        gradient = np.empty(len(theta))
+        gradient[:width] = ((weight * (5 / 3) * signal * (1 + ROOT5 * r) * decay).ravel() @ squared_distances) * weights
+        gradient[width] = 2 * signal * (weight * shape).sum()
+        gradient[width + 1] = 2 * noise * np.trace(weight)
         off = (theta - self._mean) / self._spread
-        cost = 0.5 * values @ pull + np.log(np.diag(lower)).sum() + 0.5 * off @ off
-        return float(cost), slope + off / self._spread
+        cost = 0.5 * values @ alpha + np.log(np.diag(lower)).sum() + 0.5 * off @ off
+        return float(cost), gradient + off / self._spread
 
     def learn(self, points: NDArray[Any], values: Array) -> None:
-        """Condition on what was seen at `points`."""
+        """Condition on `values` observed at `points`."""
         self._signal = np.float32(np.exp(2 * self._theta[-2]))
         noise = np.exp(2 * self._theta[-1]) + JITTER
-        self._points = self._scaled(points)
+        self._points = self._scale(points)
         covariance = self._covariance(self._points).astype(float)
         covariance[np.diag_indices(len(points))] = float(self._signal) + noise
-        self._half = np.linalg.inv(np.linalg.cholesky(covariance)).astype(np.float32)
+        self._inverse_factor = np.linalg.inv(np.linalg.cholesky(covariance)).astype(np.float32)
         self.revise(values)
 
     def revise(self, values: Array) -> None:
         """Condition on other values at the same points."""
-        self._pull = (self._half @ values.astype(np.float32)) @ self._half
+        self._alpha = (self._inverse_factor @ values.astype(np.float32)) @ self._inverse_factor
 
     def whiten(self, columns: Array) -> Array:
-        """Columns over the points learnt, with what the points have in common taken out."""
-        return (self._half @ columns.astype(np.float32)).astype(float)
+        """Returns columns over the learned points after removing their correlation."""
+        return (self._inverse_factor @ columns.astype(np.float32)).astype(float)
 
     def predict(self, points: NDArray[Any]) -> tuple[Array, Array]:
-        """Mean and standard deviation at `points`."""
-        cross = self._covariance(self._scaled(points))
-        mean = self._pull @ cross
-        half = self._half @ cross
+        """Returns mean and standard deviation at `points`."""
+        cross = self._covariance(self._scale(points))
+        mean = self._alpha @ cross
+        half = self._inverse_factor @ cross
         variance = self._signal - np.einsum("ij,ij->j", half, half)
         return mean.astype(float), np.sqrt(np.maximum(variance, 1e-6)).astype(float)
 
     def draw(self, points: NDArray[Any], rng: np.random.Generator, count: int) -> Array:
-        """`count` functions that may be the true one, at `points`."""
-        there = self._scaled(points)
-        cross = self._covariance(there)
-        half = self._half @ cross
-        own = self._kernel(there, there).astype(float) - half.T @ half
+        """Returns `count` samples of the posterior at `points`."""
+        scaled = self._scale(points)
+        cross = self._covariance(scaled)
+        half = self._inverse_factor @ cross
+        own = self._kernel(scaled, scaled).astype(float) - half.T @ half
         own[np.diag_indices(len(points))] += JITTER
         values, vectors = np.linalg.eigh(own)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return np.asarray(self._pull @ cross + rng.standard_normal((count, len(points))) @ root.T)
+        return np.asarray(self._alpha @ cross + rng.standard_normal((count, len(points))) @ root.T)
 
     def predict_mean(self, points: NDArray[Any]) -> Array:
-        """The mean alone at `points`: n a candidate."""
-        return np.asarray(self._pull @ self._covariance(self._scaled(points)), dtype=float)
+        """Returns the mean at `points`; costs n per candidate."""
+        return np.asarray(self._alpha @ self._covariance(self._scale(points)), dtype=float)
 
-    def _scaled(self, points: NDArray[Any]) -> NDArray[Any]:
-        # Centred, so that the difference of squares below loses little in single precision.
+    def _scale(self, points: NDArray[Any]) -> NDArray[Any]:
+        # Centered, so that the difference of squares below loses little in single precision.
         return np.asarray((points - 0.5) * np.exp(-self._theta[:-2]), dtype=np.float32)
 
-    def _covariance(self, there: NDArray[Any]) -> NDArray[Any]:
-        return self._kernel(self._points, there)
+    def _covariance(self, points: NDArray[Any]) -> NDArray[Any]:
+        return self._kernel(self._points, points)
 
-    def _kernel(self, here: NDArray[Any], there: NDArray[Any]) -> NDArray[Any]:
-        squares = (here**2).sum(1)[:, None] + (there**2).sum(1)[None] - 2 * here @ there.T
+    def _kernel(self, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+        squares = (left**2).sum(1)[:, None] + (right**2).sum(1)[None] - 2 * left @ right.T
         np.maximum(squares, 0, out=squares)
         r = np.float32(ROOT5) * np.sqrt(squares)
         squares *= np.float32(5 / 3)
@@ -133,17 +137,8 @@ class Surrogate:
 
 
 def log_improvement(mean: Array, spread: Array, best: float) -> Array:
-    """The logarithm of the expected improvement on `best`, also far below what a float holds."""
+    """Returns the log of the expected improvement on `best`, accurate also where the improvement underflows."""
     z = np.clip((best - mean) / spread, -30, 30)
-    density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
-    improvement = z * _below(z) + density
+    improvement = z * normal_cdf(z) + normal_pdf(z)
     tail = -0.5 * z * z - 2 * np.log(np.abs(z) + 1e-9) - 0.92
     return np.asarray(np.log(spread) + np.where(z < -4, tail, np.log(np.maximum(improvement, 1e-300))))
-
-
-def _below(z: Array) -> Array:
-    """The normal distribution function (Abramowitz and Stegun 26.2.17, error below 1e-7)."""
-    t = 1 / (1 + 0.2316419 * np.abs(z))
-    series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
-    upper = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * series
-    return np.asarray(np.where(z > 0, 1 - upper, upper))

@@ -1,1 +1,1 @@
-"""Contract kits and fakes for whoever writes a plugin."""
+"""Contract kits, fakes and servers for authors of plugins."""

@@ -1,16 +1,16 @@
-"""The contract every backend keeps: subclass, give `backend`, `kernel`, `config`, `args` fixtures, done."""
+"""Contract tests of backends: subclass `BackendContract`; define the fixtures `backend`, `kernel`, `config`, `args`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from tunewright.fronts.call import cached_call
+from tunewright.kernel.generated_call import generate_call
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.ports.backend import Backend, Kernel
-from tunewright.sharing import wire
 from tunewright.spaces.config import Config
+from tunewright.stores import serialization
 
 MODE = {"threads": "1"}
 
@@ -25,7 +25,7 @@ class BackendContract:
         def prepare(mark: Hashable, given: tuple[Any, ...]) -> Callable[..., Hashable]:
             return lambda *_: mark
 
-        read = cached_call(kernel.parameters, backend.signature(kernel), {}, prepare)
+        read = generate_call(kernel.parameters, backend.signature(kernel), {}, prepare)
         assert read(None, *args) == read(None, *args)
         assert hash(read(None, *args)) == hash(read(None, *args))
 
@@ -34,7 +34,7 @@ class BackendContract:
     ) -> None:
         key = self._key(backend, kernel, args)
         assert key.digest == self._key(backend, kernel, args).digest
-        assert wire.load_key(wire.dump_key(key)).digest == key.digest
+        assert serialization.load_key(serialization.dump_key(key)).digest == key.digest
         assert key.kernel == kernel.name
         assert key.mode == MODE
 

@@ -1,4 +1,4 @@
-"""Keys, decisions and trials to test with."""
+"""Sample keys, decisions and trials for tests."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ FAILED = Trial(Config(tile=128), Failure(Stage.BUILD, Kind.REFUSED, "error: no s
 
 
 def other_key(**changed: Any) -> Key:
-    """`KEY` with some fields changed."""
+    """Returns `KEY` with some fields changed."""
     return msgspec.structs.replace(KEY, **changed)
 
 
 def other_decision(**changed: Any) -> Decision:
-    """`DECISION` with some fields changed."""
-    return DECISION.having(**changed)
+    """Returns `DECISION` with some fields changed."""
+    return DECISION.replace(**changed)

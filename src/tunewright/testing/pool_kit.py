@@ -1,15 +1,15 @@
-"""The contract every pool keeps: subclass, give `pool` and `attempt` fixtures, done."""
+"""Contract tests of pools: subclass `PoolContract` and define the fixtures `pool` and `attempt`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tunewright.model.trial import Entry, Failure
+from tunewright.model.trial import Failure, TrialRequest
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.spaces.config import Config
 
 CONFIGS = [Config(step=i) for i in (1, 2, 4, 8)]
-ENTRIES = [Entry(config) for config in CONFIGS]
+ENTRIES = [TrialRequest(config) for config in CONFIGS]
 
 
 class PoolContract:
@@ -22,9 +22,9 @@ class PoolContract:
         assert [t.config["step"] for t in trials if isinstance(t.outcome, Failure)] == [4]
 
     def test_configs_are_drawn_no_earlier_than_there_is_a_place(self, pool: Pool, attempt: Attempt) -> None:
-        drawn: list[Entry] = []
+        drawn: list[TrialRequest] = []
 
-        def source() -> Iterator[Entry]:
+        def source() -> Iterator[TrialRequest]:
             for entry in ENTRIES:
                 drawn.append(entry)
                 yield entry

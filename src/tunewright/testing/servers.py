@@ -1,4 +1,4 @@
-"""Real servers to test against: throw-away PostgreSQL, Redis and our service, as processes on free loopback ports."""
+"""Temporary servers for tests: PostgreSQL, Redis and the Tunewright service, on free loopback ports."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pathlib import Path
 from tunewright.errors import TunewrightError
 
 PATIENCE = 120.0
-"""Seconds a server may take to come up, or to go down when asked to: it only ends what would hang."""
+"""Seconds that a server may take to start or stop."""
 
 SUPERUSER = "postgres"
-"""The user that owns every database, and whom PostgreSQL runs as where we are root: it refuses to be root itself."""
+"""Owner of every database, and the user that PostgreSQL runs as if we are root, which it refuses."""
 
 
 _libc = ctypes.CDLL(None)
@@ -28,14 +28,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 class NoServer(TunewrightError):
-    """A server that cannot be started."""
+    """Raised when a server cannot be started."""
 
 
 class Server:
-    """A server that can be stopped, started again, killed, and frozen so that it accepts but never answers.
+    """A server that can be stopped, restarted, killed, and frozen so that it accepts connections but never answers.
 
-    It keeps its port and its files from one start to the next, and ends with the thread that started it. What it says
-    is in `log`.
+    It keeps its port and files between starts, and ends with the thread that started it. Its output is in `log`.
     """
 
     def __init__(self, location: str, command: Sequence[str], log: Path, ready: Callable[[int], bool]) -> None:
@@ -47,13 +46,13 @@ class Server:
 
     @property
     def pids(self) -> list[int]:
-        """The process and its children, none if it does not run."""
+        """Ids of the process and its children; empty if it does not run."""
         if self._process is None or self._process.poll() is not None:
             return []
         return [self._process.pid, *_children(self._process.pid)]
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server and wait until it answers."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -64,19 +63,19 @@ class Server:
                 user=self.user,
                 group=self.user,
                 extra_groups=None if self.user is None else [],
-                start_new_session=True,  # Ctrl-C is for the tests, which then stop it in order
+                start_new_session=True,  # Ctrl-C goes to the tests, which then stop it
                 preexec_fn=self._die_with_us,  # noqa: PLW1509 - two calls into the kernel, which no thread can hold up
             )
         deadline = time.monotonic() + PATIENCE
         while not self._ready(self._process.pid):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                said = self.log.read_text(errors="replace")[-2000:]
-                raise NoServer(f"{self._command[0]} did not come up; it said: {said.strip() or 'nothing'}")
+                output = self.log.read_text(errors="replace")[-2000:]
+                raise NoServer(f"{self._command[0]} did not start; its output: {output.strip() or 'none'}")
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End it in order; by force if it takes too long."""
+        """Stop the server; kill it if that takes too long."""
         if self._process is None:
             return
         self.thaw()
@@ -87,29 +86,29 @@ class Server:
             self.kill()
 
     def restart(self) -> None:
-        """End it, in whatever state it is, and start it again."""
+        """Stop the server and start it again."""
         self.stop()
         self.start()
 
     def kill(self) -> None:
-        """End it and all its children at once, as a power cut would, and wait until they are gone."""
+        """Kill the server and its children, and wait until they are gone."""
         pids = self.pids
         self._signal(signal.SIGKILL, pids)
         if self._process is not None:
             self._process.wait()
-        while any(_alive(pid) for pid in pids):
+        while any(_is_alive(pid) for pid in pids):
             time.sleep(0.01)
 
     def freeze(self) -> None:
-        """Stop it in its tracks: connections are still accepted, by the kernel, and nothing is answered."""
+        """Suspend the server: the kernel still accepts connections, but nothing is answered."""
         self._signal(signal.SIGSTOP, self.pids)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume the server."""
         self._signal(signal.SIGCONT, self.pids)
 
     def _die_with_us(self) -> None:
-        """Have the kernel end this process when the thread that started it does, however that ends."""
+        """Make the kernel end this process when the thread that started it ends."""
         _libc.prctl(_PR_SET_PDEATHSIG, self.farewell)
 
     @staticmethod
@@ -123,47 +122,49 @@ class Server:
 
 @contextmanager
 def redis(folder: Path, *options: str, fsync: bool = False) -> Iterator[Server]:
-    """A Redis with its files in `folder`; with `fsync` it keeps what it acknowledges, as a record of truth would.
+    """Starts a Redis with its files in `folder`; with `fsync`, acknowledged writes are durable.
 
-    Further `options` are those of its command line.
+    `options` are command-line options of Redis.
     """
     program, port = program_at("redis-server", "redis-server"), _free_port()
     folder.mkdir(parents=True, exist_ok=True)
     kept = ("--appendonly", "yes", "--appendfsync", "always") if fsync else ("--appendonly", "no")
     command = (program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *kept, *options)
-    with _running(Server(f"redis://127.0.0.1:{port}/0", command, folder / "log", lambda _: _answers(port))) as server:
+    with _running(
+        Server(f"redis://127.0.0.1:{port}/0", command, folder / "log", lambda _: _redis_answers(port))
+    ) as server:
         yield server
 
 
 @contextmanager
 def postgres(folder: Path, *options: str, fsync: bool = True) -> Iterator[Server]:
-    """A PostgreSQL with its files in `folder`, which others than its owner must be able to enter if we are root.
+    """Starts a PostgreSQL with its files in `folder`, which other users must be able to enter if we are root.
 
-    It is as durable as it is by default, unless `fsync` is False. Further `options` are settings: `max_connections=9`.
+    It is durable unless `fsync` is False. `options` are settings such as `max_connections=9`.
     """
     program, port = program_at("postgres", "postgresql"), _free_port()
     user = SUPERUSER if os.geteuid() == 0 else None
     data = folder / "data"
     folder.mkdir(parents=True, exist_ok=True)
     if not data.exists():
-        _initialise(program, data, user)
+        _initialize(program, data, user)
     settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", *([] if fsync else ["fsync=off"]), *options]
     command = (program, "-D", str(data), "-p", str(port), *(word for name in settings for word in ("-c", name)))
     location = f"postgresql://{SUPERUSER}@127.0.0.1:{port}/postgres"
-    server = Server(location, command, folder / "log", lambda pid: _says_ready(data / "postmaster.pid", pid))
+    server = Server(location, command, folder / "log", lambda pid: _is_ready(data / "postmaster.pid", pid))
     server.user = user
-    server.farewell = signal.SIGINT  # its fast way: sessions are ended, not waited for
+    server.farewell = signal.SIGINT  # fast shutdown: sessions are ended
     with _running(server):
         yield server
 
 
 @contextmanager
 def service(folder: Path, *options: str, store: str = "", scheme: str = "http") -> Iterator[Server]:
-    """Our service before the store at a location, by default a SQLite file in `folder`; `options` are its own."""
+    """Starts the Tunewright service in front of a store, by default a SQLite file in `folder`."""
     port = _free_port()
     folder.mkdir(parents=True, exist_ok=True)
     place = store or str(folder / "store.sqlite")
-    command = (sys.executable, "-m", "tunewright", "serve", "--store", place, "--port", str(port), *options)
+    command = (sys.executable, "-m", "tunewright", "service", "run", "--store", place, "--port", str(port), *options)
     location = f"{scheme}://127.0.0.1:{port}"
     with _running(Server(location, command, folder / "log", lambda _: _listens(port))) as server:
         yield server
@@ -183,11 +184,11 @@ def _running(server: Server) -> Iterator[Server]:
     try:
         yield server
     finally:
-        server.kill()  # an orderly end writes everything to the disk, for no one
+        server.kill()  # an orderly stop would write everything to disk for nothing
 
 
-def _initialise(program: str, data: Path, user: str | None) -> None:
-    """Make the files of a PostgreSQL, its password none: it listens to this machine alone, and not for long."""
+def _initialize(program: str, data: Path, user: str | None) -> None:
+    """Create the files of a PostgreSQL without a password: it is temporary and listens to this machine only."""
     data.mkdir(mode=0o700)
     if user is not None:
         shutil.chown(data, user)
@@ -198,15 +199,15 @@ def _initialise(program: str, data: Path, user: str | None) -> None:
         command, cwd="/", user=user, group=user, extra_groups=groups, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise NoServer(f"no database can be made in {data}: {(done.stderr or done.stdout).strip()}")
+        raise NoServer(f"cannot create a database in {data}: {(done.stderr or done.stdout).strip()}")
 
 
 def program_at(name: str, package: str) -> str:
-    """Where a program is; PostgreSQL's hide in a folder of their version on Debian."""
+    """Returns the path of a program; on Debian those of PostgreSQL are in a folder of their version."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(map(str, reversed(versions))))
     if found is None:
-        raise NoServer(f"there is no program {name!r}; install it, for example: apt-get install {package}")
+        raise NoServer(f"no program {name!r}; install it, for example: apt-get install {package}")
     return found
 
 
@@ -216,8 +217,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(port: int) -> bool:
-    """Whether a Redis answers at `port`: one that still loads its files says so instead."""
+def _redis_answers(port: int) -> bool:
+    """Returns whether a Redis answers at `port` and has loaded its files."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as line:
             line.sendall(b"PING\r\n")
@@ -226,8 +227,8 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _says_ready(note: Path, pid: int) -> bool:
-    """Whether a PostgreSQL says in its own note that it takes connections."""
+def _is_ready(note: Path, pid: int) -> bool:
+    """Returns whether the PID file of a PostgreSQL says that it is ready."""
     try:
         lines = note.read_text().splitlines()
     except OSError:
@@ -247,8 +248,8 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def _alive(pid: int) -> bool:
-    """Whether a process still runs; one that only waits to be buried does not."""
+def _is_alive(pid: int) -> bool:
+    """Returns whether a process still runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

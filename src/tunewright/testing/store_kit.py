@@ -1,12 +1,12 @@
-"""The contract every store keeps: subclass, give a `store` fixture, done."""
+"""Contract tests of stores: subclass `StoreContract` and define the fixture `store`."""
 
 from __future__ import annotations
 
 import msgspec
 
 from tunewright.ports.store import Store
-from tunewright.sharing import wire
 from tunewright.spaces.config import Config
+from tunewright.stores import serialization
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 
 
@@ -22,7 +22,7 @@ class StoreContract:
         assert store.put(DECISION) == DECISION
         found = store.get(KEY)
         assert found is not None
-        assert wire.dump_decision(found) == wire.dump_decision(DECISION)
+        assert serialization.dump_decision(found) == serialization.dump_decision(DECISION)
 
     def test_a_later_put_replaces(self, store: Store) -> None:
         store.put(DECISION)
@@ -60,7 +60,7 @@ class StoreContract:
         for key in (KEY, larger, sibling, other_key(source="4567"), other_key(mode={}), other_key(kernel="conv")):
             store.put(other_decision(key=key))
         assert {decision.key for decision in store.relatives(KEY)} == {KEY, larger, sibling}
-        assert len(list(store.relatives(KEY, most=2))) == 2
+        assert len(list(store.relatives(KEY, limit=2))) == 2
 
     def test_trials_come_back_in_order_with_their_reasons(self, store: Store) -> None:
         store.record(KEY, [TIMED])

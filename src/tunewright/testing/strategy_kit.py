@@ -1,4 +1,4 @@
-"""The contract every strategy keeps: subclass, give a `make` fixture (the class), done."""
+"""Contract tests of strategies: subclass `StrategyContract` and define the fixture `make` (the class)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tunewright.backends import arithmetic
+from tunewright.backends import expressions
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.ports.strategy import Strategy
 from tunewright.spaces.config import Config
@@ -35,50 +35,50 @@ LARGE = Space(*(Knob(f"k{i}", range(10)) for i in range(8)), rules=[Rule("k0 <= 
 
 
 def _chain(length: int) -> Space:
-    """Knobs each tied to the next, so that all are one island."""
-    rules = [arithmetic.rule(f"k{i} != k{i + 1}") for i in range(length - 1)]
+    """Returns a space in which each knob has a rule with the next, so that all form one island."""
+    rules = [expressions.parse_rule(f"k{i} != k{i + 1}") for i in range(length - 1)]
     return Space(*(Knob(f"k{i}", range(10)) for i in range(length)), rules=rules)
 
 
 TIED = _chain(7)
-"""Ten million combinations in one island: enumerating them is a waste of memory."""
+"""Ten million combinations in one island, too many to enumerate."""
 
 BEYOND = _chain(20)
-"""More combinations in one island than can be numbered."""
+"""More combinations in one island than can be indexed."""
 
 
 def _mark(config: Config) -> int:
-    """A number made up from every knob, the same in every process."""
+    """Returns a number that depends on every knob, the same in every process."""
     return sum(crc32(f"{name}={value}".encode()) % 97 for name, value in config.items())
 
 
 def timed(config: Config) -> Trial:
-    """A made-up time that depends on every knob."""
+    """Returns a trial with a time that depends on every knob."""
     return Trial(config, Timing((1e-3 * (1 + _mark(config)),)))
 
 
 def failed(config: Config) -> Trial:
-    """Nothing works."""
+    """Returns a failed trial."""
     return Trial(config, Failure(Stage.BUILD, Kind.REFUSED, "nothing works here"))
 
 
 def half_failed(config: Config) -> Trial:
-    """Half the space works."""
+    """Returns a trial that fails for about half of the configs."""
     return timed(config) if _mark(config) % 2 else failed(config)
 
 
 def run(strategy: Strategy, batch: int, most: int, answer: Answer = timed) -> list[Config]:
-    """What a strategy proposes until it is done or `most` are asked for."""
-    asked: list[Config] = []
-    while len(asked) < most and (wave := strategy.ask(count := min(batch, most - len(asked)))):
-        assert len(wave) <= count
-        asked.extend(wave)
-        strategy.tell([answer(config) for config in wave])
-    return asked
+    """Returns what a strategy proposes until it ends or `most` configs were proposed."""
+    proposed: list[Config] = []
+    while len(proposed) < most and (configs := strategy.ask(count := min(batch, most - len(proposed)))):
+        assert len(configs) <= count
+        proposed.extend(configs)
+        strategy.tell([answer(config) for config in configs])
+    return proposed
 
 
 def fly(strategy: Strategy, width: int, most: int, answer: Answer = timed) -> list[Config]:
-    """The same with `width` proposals in flight, asked for one by one and told of in any order."""
+    """The same with `width` proposals in flight, asked for one by one and told in any order."""
     rng = np.random.default_rng(width)
     asked: list[Config] = []
     flying: list[Config] = []
@@ -92,15 +92,15 @@ def fly(strategy: Strategy, width: int, most: int, answer: Answer = timed) -> li
 
 
 def fresh_members(space: Space, asked: Sequence[Config]) -> bool:
-    """Whether all are of the space and none comes twice."""
+    """Returns whether all configs are in the space and none is repeated."""
     return all(config in space for config in asked) and len(set(asked)) == len(asked)
 
 
 class StrategyContract:
     """Tests of what `ports.strategy.Strategy` promises.
 
-    A strategy that ends before it has proposed everything sets `covers = False`; one that must number all configs sets
-    `samples = False`, and is spared the spaces where that cannot be done.
+    A strategy that ends before it has proposed every config sets `covers = False`; one that must enumerate the space
+    sets `samples = False`, and is not tested on spaces that are too large.
     """
 
     covers = True

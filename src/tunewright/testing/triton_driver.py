@@ -1,6 +1,6 @@
-"""A pretended GPU for Triton: its real JIT, compiler and autotuner run on a machine without one (rung 2).
+"""A fake GPU for Triton: its real JIT, compiler and autotuner run on a machine without one (rung 2).
 
-Specialisation, machine code, resource checks and disk caches are real. Launches are noted and not made, times are made
+Specialization, machine code, resource checks and disk caches are real. Launches are only recorded, and times are made
 up: they test what an autotuner does, and say nothing about speed.
 
     with pretended(FakeDriver(A100, seconds=lambda launch: 1e-3 / launch.config["BLOCK"])) as driver:
@@ -21,11 +21,11 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.compiler.compiler import max_shared_mem
-from triton.runtime.driver import driver as holder
+from triton.runtime.driver import driver as driver_holder
 
 
 class Card(NamedTuple):
-    """A GPU to pretend: what a driver says of it."""
+    """The properties of a fake GPU, as a driver reports them."""
 
     name: str
     arch: int | str
@@ -37,11 +37,11 @@ class Card(NamedTuple):
 
     @property
     def target(self) -> GPUTarget:
-        """What code is compiled for."""
+        """The target of the compiler."""
         return GPUTarget("hip" if isinstance(self.arch, str) else "cuda", self.arch, self.warp)
 
     def properties(self) -> dict[str, int]:
-        """What Triton's launchers ask a driver for."""
+        """Returns the properties that Triton's launchers read."""
         return {
             "max_shared_mem": self.shared_memory,
             "max_num_regs": self.registers,
@@ -61,7 +61,7 @@ MI300X = Card("AMD Instinct MI300X", "gfx942", 65_536, 304, warp=64, bus=8192)
 
 
 class Launch(NamedTuple):
-    """A launch that a driver was asked for: of which kernel, with which grid, compiled how, on which device."""
+    """A recorded launch: kernel, grid, config, device, arguments."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -75,16 +75,16 @@ Effect = Callable[[Launch], None]
 
 
 def arbitrary(launch: Launch) -> float:
-    """A time that depends on the config alone, always in the same way, and means nothing."""
+    """Returns a time that depends on the config alone, the same in every process."""
     return 1e-4 * (1 + crc32(repr(sorted(launch.config.items(), key=str)).encode()) % 1000 / 1000)
 
 
 class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
-    """Cards that are not there; the first is the current one.
+    """A driver with fake cards; the first is the current one.
 
-    `seconds` says what a launch takes on the pretended clock, which events and benchmarks read; it may raise. `effect`
-    is what a launch does to its arguments, if anything. `launches` are those noted, without their arguments, unless
-    `noted` is False. `loads` counts binaries loaded. While `capturing` is True, a graph is said to be captured.
+    `seconds` returns how long a launch takes on the fake clock, which events and benchmarks read; it may raise.
+    `effect` changes the arguments of a launch. `launches` are recorded without their arguments, unless `noted` is
+    False. `loads` counts loaded binaries. While `capturing` is True, the driver reports a graph capture.
     """
 
     pretends = True
@@ -133,7 +133,7 @@ class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
         pass
 
     def get_benchmarker(self) -> Callable[..., Sequence[float]]:
-        """One launch, timed by the pretended clock."""
+        """Returns a benchmark of one launch on the fake clock."""
 
         def bench(call: Callable[[], Any], *, quantiles: Sequence[float], **_: Any) -> Sequence[float]:
             start, end = _Event(self), _Event(self)
@@ -146,16 +146,16 @@ class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
 
     @property
     def now(self) -> float:
-        """Seconds on the pretended clock; each thread has its own, as if it had the device for itself."""
+        """Seconds on the fake clock; each thread has its own, as if it had its own device."""
         return getattr(self._clock, "now", 0.0)
 
     @property
     def lapses(self) -> int:
-        """How often the clock failed: a launch that takes no number of seconds has no time, the next one has."""
+        """How often the clock failed: a launch that takes NaN seconds has no time, the next one has."""
         return getattr(self._clock, "lapses", 0)
 
     def passed(self, seconds: float) -> None:
-        """Let time pass on the device."""
+        """Advances the clock of the device."""
         if isnan(seconds):
             self._clock.lapses = self.lapses + 1
         else:
@@ -163,7 +163,7 @@ class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
 
 
 class _Binaries:
-    """Takes compiled code and loads it nowhere."""
+    """Accepts compiled code without loading it."""
 
     def __init__(self, driver: FakeDriver) -> None:
         self._driver = driver
@@ -172,17 +172,17 @@ class _Binaries:
         return self._driver.cards[device].properties()
 
     def load_binary(self, name: str, code: bytes, shared: int, device: int) -> tuple[None, str, int, int, int]:
-        """No module: what is not loaded need not be unloaded, when this driver may be gone."""
+        """Returns no module, so that nothing has to be unloaded when this driver is gone."""
         self._driver.loads += 1
-        registers, spills, most_threads = 0, 0, 1024
-        return None, name, registers, spills, most_threads
+        registers, spills, max_threads = 0, 0, 1024
+        return None, name, registers, spills, max_threads
 
     def unload_module(self, module: str) -> None:
         pass
 
 
 class _Launcher:
-    """Notes a launch, and lets as much time pass as it is said to take."""
+    """Records a launch, and advances the clock by its seconds."""
 
     def __init__(self, driver: FakeDriver, source: Any, metadata: Any) -> None:
         self._driver = driver
@@ -204,7 +204,7 @@ class _Launcher:
 
 
 class _Event:
-    """A moment on the pretended clock."""
+    """A moment on the fake clock."""
 
     def __init__(self, driver: FakeDriver) -> None:
         self._driver, self._at, self._lapses = driver, 0.0, 0
@@ -220,7 +220,7 @@ class _Event:
 
 
 class _Interface:
-    """What stands for `torch.cuda`."""
+    """Replaces `torch.cuda`."""
 
     def __init__(self, driver: FakeDriver) -> None:
         self._driver = driver
@@ -240,16 +240,15 @@ class _Interface:
 
 @contextmanager
 def pretended(driver: FakeDriver) -> Iterator[FakeDriver]:
-    """Triton with this driver, and with what it had before afterwards.
+    """Makes a fake driver Triton's active one within a `with` block.
 
-    A kernel remembers for which target it compiles on a device of that number: use one that has not been launched
-    under another driver.
+    A kernel remembers the target of a device index: use one that has not been launched under another driver.
     """
-    before = holder._active
-    holder.set_active(driver)
-    max_shared_mem.cache_clear()  # it is remembered by the number of the device
+    before = driver_holder._active
+    driver_holder.set_active(driver)
+    max_shared_mem.cache_clear()  # cached by device index
     try:
         yield driver
     finally:
-        holder._active = before
+        driver_holder._active = before
         max_shared_mem.cache_clear()

@@ -1,13 +1,13 @@
-"""Toy: the back end. A kernel is a function that writes a program for a config."""
+"""The backend of the toy machine. A kernel is a function that writes a program for a config."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tunewright.backends.host import source_of
+from tunewright.backends.host import function_digest
 from tunewright.model.key import Key
-from tunewright.model.signature import Reading, Signature
+from tunewright.model.signature import CallSignature, Signature
 from tunewright.ports.backend import Kernel, Launch
 from tunewright.spaces.config import Config
 from tunewright_toy.machine import DEVICE, HERTZ, VERSION, Program
@@ -21,30 +21,30 @@ class Toy:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def signature(self, kernel: Kernel) -> Reading:
-        """How to tell calls apart."""
-        return Reading.of(kernel.parameters)
+    def signature(self, kernel: Kernel) -> CallSignature:
+        """Returns how to compute the signature of a call."""
+        return CallSignature.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
-        """The writer's source, this kind of machine, and its version."""
-        return Key(kernel.name, source_of(self._writer), signature, DEVICE, {"toy": VERSION}, mode)
+        """Returns the key: the writer's source, the device, and its version."""
+        return Key(kernel.name, function_digest(self._writer), signature, DEVICE, {"toy": VERSION}, mode)
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Program:
-        """The program; one that needs too many registers is refused here, before it meets the device."""
+        """Returns the program; one that needs too many registers is refused here, before it reaches the device."""
         return self._writer(**config)
 
     def load(self, kernel: Kernel, artifact: Program) -> Launch:
-        """The program, ready for arrays."""
+        """Returns the program as a launch."""
         return ToyLaunch(artifact)
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> ToyTimer:
-        """The launch bound to its arguments, on the machine's own clock."""
+        """Returns a timer of the launch with these arguments, on the machine's own clock."""
         assert isinstance(launch, ToyLaunch)
         return ToyTimer(launch, args)
 
 
 class ToyLaunch:
-    """A program to be called with arrays."""
+    """A program that is called with arrays."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -54,7 +54,7 @@ class ToyLaunch:
 
 
 class ToyTimer:
-    """Times launches by the cycles that the machine counts: the same each time, so one run tells them all."""
+    """Times launches by the cycles that the machine counts; they never vary, so one run is enough."""
 
     clock = "toy cycles"
 
@@ -65,4 +65,4 @@ class ToyTimer:
         return count * self._seconds
 
     def flush(self, *, whole: bool) -> None:
-        """There are no caches."""
+        """Does nothing: the machine has no caches."""

@@ -1,6 +1,6 @@
-"""Machine: a vector processor interpreted in numpy, with a clock of its own; stands for an accelerator and its driver.
+"""A vector processor interpreted in numpy, with its own clock; takes the place of an accelerator and its driver.
 
-It has 16 vector registers of 8 lanes, takes one instruction at a time, in order, and waits for operands: a load takes
+It has 16 vector registers of 8 lanes, issues one instruction at a time, in order, and waits for operands: a load takes
 12 cycles, arithmetic 4. Longer vectors take several registers and as many cycles to issue.
 """
 
@@ -39,7 +39,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Program:
-    """The body of a loop over elements: its instructions, the length of its vectors, and elements to a turn."""
+    """The body of a loop over elements: its instructions, the length of its vectors, and elements per iteration."""
 
     body: tuple[Instruction, ...]
     width: int
@@ -52,7 +52,7 @@ class Program:
 
     @property
     def cycles(self) -> int:
-        """What one turn takes: instructions in order, each when its operands are ready."""
+        """The cycles of one iteration: instructions in order, each when its operands are ready."""
         now, ready = 0, dict.fromkeys(range(REGISTERS), 0)
         for one in self.body:
             reads = [one.register, *map(int, one.operands)] if one.name == "fma" else [one.register]
@@ -62,7 +62,7 @@ class Program:
         return now + 2  # the loop itself
 
     def run(self, arrays: Sequence[Any]) -> int:
-        """Do it, for all turns at once; the cycles it took."""
+        """Runs all iterations at once; returns the cycles."""
         size = arrays[0].size
         if size % self.step:
             raise Refused(f"{size} elements are no multiple of {self.step}; choose a smaller vector or less unrolling")

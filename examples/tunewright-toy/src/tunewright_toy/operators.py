@@ -1,4 +1,4 @@
-"""Operators: what the toy machine computes, with a space; and numpy's way, which serves where nothing is decided."""
+"""Operators of the toy machine with their space, and numpy implementations as the default."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START = {"width": 8, "unroll": 1}
 
 
 def axpy(width: int, unroll: int) -> Program:
-    """`out = 2 x + y`: all loads first, so that they wait together."""
+    """Returns a program for `out = 2 x + y`; all loads come first, so that they overlap."""
     parts = range(unroll)
     body = [Instruction("set", 0, (2.0,))]
     body += [Instruction("load", 1 + 2 * i, (0, i * width)) for i in parts]
@@ -39,7 +39,7 @@ def axpy(width: int, unroll: int) -> Program:
 
 
 def square(width: int, unroll: int) -> Program:
-    """`out = x x`, added to zeros."""
+    """Returns a program for `out = x x`, added to zeros."""
     parts = range(unroll)
     body = [Instruction("load", 1 + 2 * i, (0, i * width)) for i in parts]
     body += [Instruction("set", 2 + 2 * i, (0.0,)) for i in parts]
@@ -70,7 +70,7 @@ def _numpy_square(x: Vector, out: Vector) -> None:
 
 
 def implementations() -> list[Implementation]:
-    """Numpy's first: where nothing is decided, the first serves."""
+    """Returns all implementations; numpy's come first, because the first is the default."""
     whole = Rule("the toy machine takes multiples of 256 elements", lambda N: N % 256 == 0)
     supported = Support(("float32",), "C", rules=[whole])
     fitting = [Rule("a turn is a part of the whole", lambda width, unroll: 256 % (width * unroll) == 0)]

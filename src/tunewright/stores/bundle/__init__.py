@@ -1,5 +1,5 @@
-"""Bundles: what was tuned, as one signed file that production trusts and cannot change."""
+"""Bundles: tuned decisions as one signed file that production trusts and cannot change."""
 
-from tunewright.stores.bundle.store import BundleStore, verified
+from tunewright.stores.bundle.store import BundleStore, verify_bundle
 
-__all__ = ["BundleStore", "verified"]
+__all__ = ["BundleStore", "verify_bundle"]

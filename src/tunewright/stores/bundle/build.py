@@ -1,4 +1,4 @@
-"""Build: a bundle made of decisions and artefacts; the same contents make the same bytes."""
+"""Building bundles of decisions and attachments; equal contents make equal bytes."""
 
 from __future__ import annotations
 
@@ -9,55 +9,62 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tunewright.model.decision import Decision
-from tunewright.sharing import choices, files, wire
-from tunewright.sharing.artefacts import Label
-from tunewright.stores.bodies import kin_of, seal
-from tunewright.stores.bundle.layout import Body, packed
-from tunewright.stores.bundle.store import Enclosed, Manifest
+from tunewright.stores import choice_digest, files, serialization
+from tunewright.stores.artifacts import ArtifactLabel
+from tunewright.stores.bundle.layout import BundleRecord, pack
+from tunewright.stores.bundle.store import AttachmentEntry, Manifest
+from tunewright.stores.records import checksum, related_prefix
 from tunewright.version import __version__
 
 
-class Enclosure(NamedTuple):
-    """Something to come along: a `build` with its label, or the transcript of a `race` by its key's digest."""
+class Attachment(NamedTuple):
+    """A `build` with its label, or the transcript of a `race` by the digest of its key."""
 
     kind: str
     name: str
     content: bytes
-    label: Label | None = None
+    label: ArtifactLabel | None = None
 
 
-def build(decisions: Iterable[Decision], enclosures: Iterable[Enclosure] = (), *, note: str = "") -> bytes:
-    """A bundle without its trailer."""
-    every = sorted({decision.key: decision for decision in decisions}.values(), key=lambda one: one.key.digest)
-    packed_in = sorted({(one.kind, one.name): one for one in enclosures}.values(), key=lambda one: one[:2])
-    blobs = {sha256(one.content).digest(): one.content for one in packed_in}
-    listed = wire.encode([Enclosed(o.kind, o.name, sha256(o.content).hexdigest(), o.label) for o in packed_in])
-    if packed_in:
-        blobs[sha256(listed).digest()] = listed
-    toolchains = {wire.encode(decision.key.toolchain): decision.key.toolchain for decision in every}
+def build(decisions: Iterable[Decision], attachments: Iterable[Attachment] = (), *, note: str = "") -> bytes:
+    """Returns a bundle without its trailer."""
+    unique = {decision.key: decision for decision in decisions}
+    ordered = sorted(unique.values(), key=lambda decision: decision.key.digest)
+    named = {(attachment.kind, attachment.name): attachment for attachment in attachments}
+    attached = [named[name] for name in sorted(named)]
+    blobs = {sha256(attachment.content).digest(): attachment.content for attachment in attached}
+    index = serialization.encode([_attachment_entry(attachment) for attachment in attached])
+    if attached:
+        blobs[sha256(index).digest()] = index
+    toolchains = {serialization.encode(decision.key.toolchain): decision.key.toolchain for decision in ordered}
     manifest = Manifest(
         made_by=f"tunewright {__version__}",
-        decisions=len(every),
-        artefacts=len(packed_in),
-        choice=choices.digest((decision.key, decision.config) for decision in every),
-        enclosed=sha256(listed).hexdigest() if packed_in else "",
-        kernels=dict(sorted(Counter(decision.key.kernel for decision in every).items())),
-        devices=dict(sorted(Counter(str(decision.key.device) for decision in every).items())),
+        decisions=len(ordered),
+        artifacts=len(attached),
+        choice=choice_digest.digest((decision.key, decision.config) for decision in ordered),
+        attachments=sha256(index).hexdigest() if attached else "",
+        kernels=dict(sorted(Counter(decision.key.kernel for decision in ordered).items())),
+        devices=dict(sorted(Counter(str(decision.key.device) for decision in ordered).items())),
         toolchains=tuple(toolchains[text] for text in sorted(toolchains)),
         note=note,
     )
-    return packed(wire.encode(manifest), [_body(decision) for decision in every], blobs)
+    return pack(serialization.encode(manifest), [_record(decision) for decision in ordered], blobs)
 
 
-def _body(decision: Decision) -> Body:
-    digest, body = bytes.fromhex(decision.key.digest), wire.dump_decision(decision)
-    return Body(digest, kin_of(decision.key), body, seal(body, digest))
+def _attachment_entry(attachment: Attachment) -> AttachmentEntry:
+    digest = sha256(attachment.content).hexdigest()
+    return AttachmentEntry(attachment.kind, attachment.name, digest, attachment.label)
+
+
+def _record(decision: Decision) -> BundleRecord:
+    digest, body = bytes.fromhex(decision.key.digest), serialization.dump_decision(decision)
+    return BundleRecord(digest, related_prefix(decision.key), body, checksum(body, digest))
 
 
 def write(path: Path, content: bytes, key: Any = None) -> str:
-    """Write a bundle, signed if a key is given, at once or not at all; its digest."""
+    """Writes a bundle atomically, signed if a key is given, and returns its digest."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     digest = sha256(content).digest()
-    files.put(path, content, signing.trailer(digest, key), lasting=True)
+    files.write_atomic(path, content, signing.make_trailer(digest, key), durable=True)
     return digest.hex()

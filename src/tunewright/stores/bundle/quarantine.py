@@ -1,4 +1,4 @@
-"""Quarantine: entries of a bundle that were found bad on this machine, and are passed over here."""
+"""Quarantine: entries of a bundle that were found bad on this machine and are skipped here."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from tunewright.errors import StoreError, WireError
-from tunewright.measure.lease import lease
-from tunewright.sharing import files, wire
 from tunewright.spaces.config import Config
+from tunewright.stores import files, serialization
+from tunewright.stores.file_lock import exclusive_lock
 
 
-class Held(msgspec.Struct, frozen=True):
-    """An entry in quarantine: its config, why it is there, and since when."""
+class QuarantinedEntry(msgspec.Struct, frozen=True):
+    """An entry in quarantine: its config, the reason, and since when."""
 
     config: Config
     reason: str
@@ -23,35 +23,35 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Quarantine:
-    """The entries of one bundle that are passed over on this machine: a file beside the cache, which people can read.
+    """The entries of one bundle that are skipped on this machine: a readable file beside the cache.
 
-    A bundle is never changed. What is found bad here may be good elsewhere.
+    The bundle itself never changes. What is bad here may be good elsewhere.
     """
 
     def __init__(self, cache: Path, bundle: str) -> None:
         self.path = cache / "quarantine" / f"{bundle}.json"
 
-    def entries(self) -> Mapping[str, Held]:
-        """Everything in it, by the digest of its key."""
+    def entries(self) -> Mapping[str, QuarantinedEntry]:
+        """Returns all entries, by the digests of their keys."""
         try:
-            return wire.decode(self.path.read_bytes(), dict[str, Held])
+            return serialization.decode(self.path.read_bytes(), dict[str, QuarantinedEntry])
         except FileNotFoundError:
             return {}
         except (OSError, WireError) as error:
-            # Not as if it were empty: what is in it may compute wrong results.
+            # Do not treat it as empty: its entries may compute wrong results.
             raise StoreError(
                 f"the quarantine {self.path} cannot be read: {error}; "
                 "remove it, and fill it again with `tunewright bundle verify --here`"
             ) from error
 
     def add(self, digest: str, config: Config, reason: str) -> None:
-        """Pass over the entry for a key from now on."""
-        with lease(self.path.with_suffix(".lock")):
-            held = Held(config, reason, datetime.now(UTC).isoformat(timespec="seconds"))
-            self._write({**self.entries(), digest: held})
+        """Skips the entry for a key from now on."""
+        with exclusive_lock(self.path.with_suffix(".lock")):
+            entry = QuarantinedEntry(config, reason, datetime.now(UTC).isoformat(timespec="seconds"))
+            self._write({**self.entries(), digest: entry})
 
-    def _write(self, entries: Mapping[str, Held]) -> None:
+    def _write(self, entries: Mapping[str, QuarantinedEntry]) -> None:
         try:
-            files.put(self.path, wire.encode(entries))
+            files.write_atomic(self.path, serialization.encode(entries))
         except OSError as error:
-            raise StoreError(f"the quarantine {self.path} cannot be written: {error}; give another cache") from error
+            raise StoreError(f"the quarantine {self.path} cannot be written: {error}; set another cache") from error

@@ -1,4 +1,4 @@
-"""A team's store behind an HTTP service (`tunewright serve`)."""
+"""A team's store behind an HTTP service (`tunewright service run`)."""
 
 from tunewright.stores.http.store import HttpStore
 

@@ -1,4 +1,4 @@
-"""The store itself: what a service keeps, asked for in as few requests as can be."""
+"""HTTP store: everything a service keeps, in as few requests as possible."""
 
 from __future__ import annotations
 
@@ -13,205 +13,216 @@ from tunewright.errors import StoreError, WireError
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
-from tunewright.sharing import wire
-from tunewright.sharing.records import Generation, Want
-from tunewright.stores.bodies import Bodies
-from tunewright.stores.http.link import Link
-from tunewright.stores.http.target import Target
+from tunewright.stores import serialization
+from tunewright.stores.http.client import HttpClient
+from tunewright.stores.http.location import ServiceLocation
+from tunewright.stores.records import RecordReader
+from tunewright.stores.statistics import MissRecord, Revision
 
 T = TypeVar("T")
 
-ASKED_AT_ONCE = 5000
-RECORDED_AT_ONCE = 20_000
-CLASHES = 20
+ITEMS_PER_REQUEST = 5000
+TRIALS_PER_REQUEST = 20_000
+MAX_ATTEMPTS = 20
 
 
-class _Found(msgspec.Struct):
+class _FoundBody(msgspec.Struct):
     found: dict[str, msgspec.Raw]
 
 
-class _Standing(msgspec.Struct):
+class _PutBody(msgspec.Struct):
     stands: bool
     standing: msgspec.Raw
 
 
-class _Stood(msgspec.Struct):
+class _RevisionBody(msgspec.Struct):
     number: int
     since: float
     decision: msgspec.Raw
 
 
-class _History(msgspec.Struct):
-    generations: list[_Stood]
+class _HistoryBody(msgspec.Struct):
+    generations: list[_RevisionBody]
 
 
-class _Entries(msgspec.Struct):
+class _EntriesBody(msgspec.Struct):
     found: dict[str, bytes]
 
 
-class _Nothing(msgspec.Struct):
+class _ErrorBody(msgspec.Struct):
     error: str
 
 
 class HttpStore:
-    """Decisions, trials, leases, shelves and wants of a team, through its service.
+    """Decisions, trials, leases, namespaces and misses of a team, through its service.
 
-    Every request ends after five seconds (`?timeout=2`), and is made up to three times (`?tries=1`) where twice does no
-    harm; trials and wants are sent again only if they never got there. A batch of keys is one request. With
-    `?sign=FILE` what is put is signed by that private key; `?ca=FILE` names the certificates to trust.
+    Every request ends after five seconds (`?timeout=2`), and is tried up to three times (`?tries=1`) if it is
+    idempotent; trials and misses are sent again only if they never arrived. A batch of keys is one request. With
+    `?sign=FILE` decisions are signed by that private key; `?ca=FILE` names the certificates to trust.
     """
 
-    def __init__(self, target: Target) -> None:
-        self.location = target.base
-        self._link, self._sign = Link(target), target.sign
-        self._bodies = Bodies(self.location)
+    def __init__(self, location: ServiceLocation) -> None:
+        self.location = location.base
+        self._client, self._sign = HttpClient(location), location.sign
+        self._reader = RecordReader(self.location)
 
     @classmethod
     def at(cls, location: str) -> HttpStore:
-        """The service at `https://TOKEN@HOST`; the token may be set as TUNEWRIGHT_TOKEN instead."""
-        return cls(Target.of(location))
+        """Opens the service at `https://TOKEN@HOST`; the token may be set as TUNEWRIGHT_TOKEN instead."""
+        return cls(ServiceLocation.parse(location))
 
     def get(self, key: Key) -> Decision | None:
-        """The decision for exactly this key."""
-        answer = self._link.ask("GET", f"/v1/decisions/{key.digest}")
-        body = self._link.said(answer, 404)
-        if answer.status_code == 200:
-            return self._bodies.believed("a decision", wire.kept_decision, body, key)
-        self._read(body, _Nothing)  # another 404 than ours is no miss, but the wrong address
+        """Returns the decision for exactly this key."""
+        response = self._client.request("GET", f"/v1/decisions/{key.digest}")
+        body = self._client.content(response, 404)
+        if response.status_code == 200:
+            return self._reader.read_or_skip("a decision", serialization.load_decision_lazily, body, key)
+        self._decode(body, _ErrorBody)  # a 404 that is not the service's own means a wrong address, not a miss
         return None
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
-        """The decisions there are for `keys`, some thousands to a request."""
-        wanted = {key.digest: key for key in keys}
-        digests, found = list(wanted), dict[Key, Decision]()
-        for start in range(0, len(digests), ASKED_AT_ONCE):
-            asked = msgspec.json.encode({"digests": digests[start : start + ASKED_AT_ONCE]})
-            body = self._link.said(self._link.ask("POST", "/v1/decisions/lookup", asked))
-            for digest, record in self._read(body, _Found).found.items():
-                if (key := wanted.get(digest)) is None:
+        """Returns the decisions that exist for `keys`, some thousands per request."""
+        by_digest = {key.digest: key for key in keys}
+        digests, decisions = list(by_digest), dict[Key, Decision]()
+        for start in range(0, len(digests), ITEMS_PER_REQUEST):
+            query = msgspec.json.encode({"digests": digests[start : start + ITEMS_PER_REQUEST]})
+            body = self._post("/v1/decisions/lookup", query)
+            for digest, record in self._decode(body, _FoundBody).found.items():
+                if (key := by_digest.get(digest)) is None:
                     continue
-                decision = self._bodies.believed("a decision", wire.kept_decision, bytes(record), key)
+                load = serialization.load_decision_lazily
+                decision = self._reader.read_or_skip("a decision", load, bytes(record), key)
                 if decision is not None:
-                    found[key] = decision
-        return found
+                    decisions[key] = decision
+        return decisions
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
-        """Keep `decision`, and return the one that stands; to replace another takes a second request."""
+        """Stores `decision` and returns the one now stored; replacing another takes a second request."""
         over: str | None = None
-        for _ in range(CLASHES):
-            stands, standing = self._publish(decision, over)
-            if stands or not replace:
-                return decision if stands else self._decision(standing)
-            over = sha256(standing).hexdigest()
+        for _ in range(MAX_ATTEMPTS):
+            stored, current = self._publish(decision, over)
+            if stored or not replace:
+                return decision if stored else self._load_decision(current)
+            over = sha256(current).hexdigest()
         raise StoreError(f"others keep replacing the decision for {decision.key.kernel}; try again in a moment")
 
     def _publish(self, decision: Decision, over: str | None) -> tuple[bool, bytes]:
-        record = wire.dump_decision(decision)
-        asked: dict[str, Any] = {"decision": msgspec.Raw(record)}
+        """Puts `decision` in place of the record with the digest `over`; returns whether, and the current record."""
+        record = serialization.dump_decision(decision)
+        body: dict[str, Any] = {"decision": msgspec.Raw(record)}
         if over is not None:
-            asked["over"] = over
+            body["over"] = over
         if self._sign:
             from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
-            asked["signature"] = signing.vouch(record, over or "", signing.private_key(Path(self._sign).expanduser()))
-        answer = self._link.ask("POST", "/v1/decisions", msgspec.json.encode(asked))
-        told = self._read(self._link.said(answer, 409), _Standing)
-        return told.stands, bytes(told.standing)
+            key = signing.load_private_key(Path(self._sign).expanduser())
+            body["signature"] = signing.sign_decision(record, over or "", key)
+        response = self._client.request("POST", "/v1/decisions", msgspec.json.encode(body))
+        answer = self._decode(self._client.content(response, 409), _PutBody)
+        return answer.stands, bytes(answer.standing)
 
-    def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
-        """Decisions of the same kin."""
-        asked = wire.encode({"key": key, "most": most})
-        return map(self._decision, self._link.lines("POST", "/v1/decisions/relatives", asked))
+    def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
+        """Yields up to `limit` decisions of related keys."""
+        query = serialization.encode({"key": key, "most": limit})
+        return map(self._load_decision, self._client.lines("POST", "/v1/decisions/relatives", query))
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
-        """All decisions, or those of one kernel, read as they come."""
-        return map(self._decision, self._link.lines("GET", "/v1/decisions", query=_of(kernel)))
+        """Yields all decisions, or those of one kernel, as they arrive."""
+        return map(self._load_decision, self._client.lines("GET", "/v1/decisions", query=_kernel_query(kernel)))
 
-    def history(self, key: Key) -> Sequence[Generation]:
-        """What stood for a key, oldest first."""
-        body = self._link.said(self._link.ask("GET", f"/v1/decisions/{key.digest}/history"))
-        stood = self._read(body, _History).generations
-        return [Generation(one.number, one.since, self._decision(bytes(one.decision))) for one in stood]
+    def history(self, key: Key) -> Sequence[Revision]:
+        """Returns the revisions of a key, oldest first."""
+        body = self._client.content(self._client.request("GET", f"/v1/decisions/{key.digest}/history"))
+        revisions = self._decode(body, _HistoryBody).generations
+        return [
+            Revision(revision.number, revision.since, self._load_decision(bytes(revision.decision)))
+            for revision in revisions
+        ]
 
     def record(self, key: Key, trials: Sequence[Trial]) -> None:
-        """Append trials to the journal of a key, as one request; more than 20,000 as several."""
-        for start in range(0, len(trials), RECORDED_AT_ONCE):
-            lines = [wire.dump_key(key), *wire.dump_trials(trials[start : start + RECORDED_AT_ONCE])]
-            self._link.said(self._link.ask("POST", "/v1/trials", b"\n".join(lines), again=False))
+        """Appends trials to the journal of a key, in one request; more than 20,000 in several."""
+        for start in range(0, len(trials), TRIALS_PER_REQUEST):
+            batch = trials[start : start + TRIALS_PER_REQUEST]
+            lines = [serialization.dump_key(key), *serialization.dump_trials(batch)]
+            self._post("/v1/trials", b"\n".join(lines), idempotent=False)
 
     def trials(self, key: Key) -> Iterator[Trial]:
-        """The journal of a key, in the order recorded, read as it comes."""
-        return map(self._checked(wire.load_trial), self._link.lines("GET", f"/v1/trials/{key.digest}"))
+        """Yields the journal of a key in the order recorded, as it arrives."""
+        return map(self._checked(serialization.load_trial), self._client.lines("GET", f"/v1/trials/{key.digest}"))
 
     def keys(self, kernel: str | None = None) -> Iterator[Key]:
-        """Keys that have a decision or a trial."""
-        return map(self._checked(wire.load_key), self._link.lines("GET", "/v1/keys", query=_of(kernel)))
+        """Yields the keys that have a decision or a trial."""
+        lines = self._client.lines("GET", "/v1/keys", query=_kernel_query(kernel))
+        return map(self._checked(serialization.load_key), lines)
 
-    def want(self, wants: Sequence[Want]) -> None:
-        """Add to what is known of each key."""
-        for start in range(0, len(wants), ASKED_AT_ONCE):
-            asked = wire.encode({"wants": list(wants[start : start + ASKED_AT_ONCE])})
-            self._link.said(self._link.ask("POST", "/v1/untuned", asked, again=False))
+    def record_misses(self, misses: Sequence[MissRecord]) -> None:
+        """Adds misses to the totals of their keys."""
+        for start in range(0, len(misses), ITEMS_PER_REQUEST):
+            body = serialization.encode({"wants": list(misses[start : start + ITEMS_PER_REQUEST])})
+            self._post("/v1/untuned", body, idempotent=False)
 
-    def wanted(self, kernel: str | None = None) -> Iterator[Want]:
-        """What is still undecided, most seconds first."""
-        for line in self._link.lines("GET", "/v1/untuned", query=_of(kernel)):
-            yield self._read(line, Want)
+    def misses(self, kernel: str | None = None) -> Iterator[MissRecord]:
+        """Yields the keys that are still undecided, most seconds first."""
+        for line in self._client.lines("GET", "/v1/untuned", query=_kernel_query(kernel)):
+            yield self._decode(line, MissRecord)
 
     def claim(self, name: str, owner: str, seconds: float) -> bool:
-        """Take the lease, or renew it."""
-        asked = msgspec.json.encode({"name": name, "owner": owner, "seconds": seconds})
-        return self._read(self._link.said(self._link.ask("POST", "/v1/leases/claim", asked)), dict[str, bool])["held"]
+        """Acquires or renews the lease."""
+        body = msgspec.json.encode({"name": name, "owner": owner, "seconds": seconds})
+        return self._decode(self._post("/v1/leases/claim", body), dict[str, bool])["held"]
 
     def release(self, name: str, owner: str) -> None:
-        """Give the lease back."""
-        self._link.said(
-            self._link.ask("POST", "/v1/leases/release", msgspec.json.encode({"name": name, "owner": owner}))
-        )
+        """Releases the lease."""
+        self._post("/v1/leases/release", msgspec.json.encode({"name": name, "owner": owner}))
 
-    def fetch(self, shelf: str, names: Sequence[str]) -> dict[str, bytes]:
-        """What there is under `names` and has not expired."""
-        found: dict[str, bytes] = {}
-        for start in range(0, len(names), ASKED_AT_ONCE):
-            asked = msgspec.json.encode({"shelf": shelf, "names": list(names[start : start + ASKED_AT_ONCE])})
-            found |= self._read(self._link.said(self._link.ask("POST", "/v1/shelves/fetch", asked)), _Entries).found
-        return found
+    def fetch(self, namespace: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Returns the entries under `names` that exist and have not expired."""
+        entries: dict[str, bytes] = {}
+        for start in range(0, len(names), ITEMS_PER_REQUEST):
+            query = {"shelf": namespace, "names": list(names[start : start + ITEMS_PER_REQUEST])}
+            body = self._post("/v1/shelves/fetch", msgspec.json.encode(query))
+            entries |= self._decode(body, _EntriesBody).found
+        return entries
 
-    def keep(self, shelf: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True) -> bytes:
-        """Keep `body`, and return what stands."""
-        asked = {"shelf": shelf, "name": name, "body": body, "seconds": seconds, "replace": replace}
-        said = self._link.said(self._link.ask("POST", "/v1/shelves/keep", msgspec.json.encode(asked)))
-        return self._read(said, dict[str, bytes])["standing"]
+    def keep(
+        self, namespace: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True
+    ) -> bytes:
+        """Stores `body` and returns what is now stored."""
+        entry = {"shelf": namespace, "name": name, "body": body, "seconds": seconds, "replace": replace}
+        return self._decode(self._post("/v1/shelves/keep", msgspec.json.encode(entry)), dict[str, bytes])["standing"]
 
-    def entries(self, shelf: str) -> Iterator[tuple[str, bytes]]:
-        """Everything on a shelf, oldest first, read as it comes."""
-        for line in self._link.lines("GET", "/v1/shelves", query={"shelf": shelf}):
-            yield self._read(line, tuple[str, bytes])
+    def entries(self, namespace: str) -> Iterator[tuple[str, bytes]]:
+        """Yields all entries of a namespace, oldest first, as they arrive."""
+        for line in self._client.lines("GET", "/v1/shelves", query={"shelf": namespace}):
+            yield self._decode(line, tuple[str, bytes])
 
-    def clear(self, shelf: str, *, most: int = 0) -> int:
-        """Drop the oldest entries until at most `most` are left."""
-        asked = msgspec.json.encode({"shelf": shelf, "most": most})
-        return self._read(self._link.said(self._link.ask("POST", "/v1/shelves/clear", asked)), dict[str, int])["gone"]
+    def clear(self, namespace: str, *, keep: int = 0) -> int:
+        """Removes all but the newest `keep` entries and returns how many were removed."""
+        body = msgspec.json.encode({"shelf": namespace, "most": keep})
+        return self._decode(self._post("/v1/shelves/clear", body), dict[str, int])["gone"]
 
-    def _decision(self, record: bytes) -> Decision:
-        found: Decision = self._checked(wire.load_decision)(record)
-        return found
+    def _post(self, path: str, body: bytes, *, idempotent: bool = True) -> bytes:
+        return self._client.content(self._client.request("POST", path, body, idempotent=idempotent))
 
-    def _checked(self, read: Any) -> Any:
-        """The same, but what cannot be read is a StoreError: a service sends only what it can read itself."""
+    def _load_decision(self, record: bytes) -> Decision:
+        decision: Decision = self._checked(serialization.load_decision)(record)
+        return decision
+
+    def _checked(self, load: Any) -> Any:
+        """Returns `load` with StoreError for invalid data: a service sends only valid records."""
 
         def checked(data: bytes) -> Any:
             try:
-                return read(data)
+                return load(data)
             except WireError as error:
-                raise StoreError(f"{self.location} said what cannot be understood: {error}") from error
+                raise StoreError(f"{self.location} sent an invalid response: {error}") from error
 
         return checked
 
-    def _read(self, data: bytes, wanted: type[T]) -> T:
-        found: T = self._checked(lambda said: wire.decode(said, wanted))(data)
-        return found
+    def _decode(self, data: bytes, wanted: type[T]) -> T:
+        value: T = self._checked(lambda body: serialization.decode(body, wanted))(data)
+        return value
 
 
-def _of(kernel: str | None) -> dict[str, str]:
+def _kernel_query(kernel: str | None) -> dict[str, str]:
     return {} if kernel is None else {"kernel": kernel}

@@ -1,4 +1,4 @@
-"""A store on a PostgreSQL server, shared by machines: the record of truth."""
+"""Store on a PostgreSQL server, shared by machines: the record of truth."""
 
 from tunewright.stores.postgres.store import PostgresStore
 

@@ -1,4 +1,4 @@
-"""Pool: the connections that a process has open to a PostgreSQL server, and how much more it may open."""
+"""Connection pool: the few connections of a process to a PostgreSQL server, closed when they idle."""
 
 from __future__ import annotations
 
@@ -7,99 +7,99 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from time import monotonic, sleep
 
-from tunewright.stores import process
-from tunewright.stores.postgres.link import Late, Link
+from tunewright.stores import process_id
+from tunewright.stores.postgres.connection import AnswerTimeout, DeadlineConnection
 
-MOST = 4
+MAX_CONNECTIONS = 4
 """Connections of a process: thousands of processes may share a server."""
 
-GLANCE = 0.005
-"""Seconds after which to look again for a connection that idles, where there can be no more."""
+POLL_SECONDS = 0.005
+"""Seconds between two checks for an idle connection, when no more may be opened."""
 
 IDLE_SECONDS = 0.5
 """How long a connection may idle.
 
-A server has some hundred places, and whoever holds one for life keeps it from others: with one question at its start
-and a trial now and then, a program needs its place for a thousandth of its life. To connect again takes some
-milliseconds, which a program that asks once in half a second has; one that asks all the time stays connected.
+A server has some hundred slots, and a process that holds one for life keeps it from others: with one look-up at its
+start and a trial now and then, it needs the slot for a thousandth of its life. Reconnecting takes some milliseconds,
+which a process that calls twice a second can afford; one that calls all the time stays connected.
 """
 
 CROWDED_SECONDS = 10.0
-"""How long after a server had no room its places are given back at once: others still wait for theirs."""
+"""How long after a server was full connections are closed right after use: others still wait for a slot."""
 
-_inherited: list[Link] = []
-"""Connections of a parent process. To close one here would end it there."""
+_inherited: list[DeadlineConnection] = []
+"""Connections of a parent process. Closing one here would end it there."""
 
 
-class Pool:
-    """What a process has open. Threads may share it; a forked child needs its own."""
+class ConnectionPool:
+    """The connections of a process. Threads may share it; a forked child needs its own."""
 
     def __init__(self) -> None:
-        self.owner = process.number
+        self.owner = process_id.current
         self.prepared = False
-        self._idle: list[Link] = []
-        self._places: SimpleQueue[None] = SimpleQueue()
+        self._idle: list[DeadlineConnection] = []
+        self._slots: SimpleQueue[None] = SimpleQueue()
         self._crowded_until = 0.0
         self._lock = Lock()
-        self._tidying = False
-        for _ in range(MOST):
-            self._places.put(None)
+        self._closing_idle = False
+        for _ in range(MAX_CONNECTIONS):
+            self._slots.put(None)
 
-    def taken(self, until: float) -> Link | None:
-        """A connection that idles, the one last used; None if one may be opened."""
+    def acquire(self, deadline: float) -> DeadlineConnection | None:
+        """Returns the idle connection that was used last; None if the caller may open a new one."""
         while True:
             try:
                 return self._idle.pop()
             except IndexError:
                 pass
             try:
-                return self._places.get(timeout=GLANCE)
+                return self._slots.get(timeout=POLL_SECONDS)
             except Empty:
-                if monotonic() > until:
-                    raise Late(f"all {MOST} connections of this process are busy") from None
+                if monotonic() > deadline:
+                    raise AnswerTimeout(f"all {MAX_CONNECTIONS} connections of this process are busy") from None
 
-    def give(self, link: Link) -> None:
-        """Take a connection back, or its place if it is of no use any more."""
+    def release(self, connection: DeadlineConnection) -> None:
+        """Takes a connection back, or frees its slot if it is unusable."""
         now = monotonic()
-        if not link.usable or now < self._crowded_until:
-            link.close()
-            self.vacate()
+        if not connection.is_usable or now < self._crowded_until:
+            connection.close()
+            self.free_slot()
             return
-        link.idle_since = now
+        connection.idle_since = now
         with self._lock:
-            self._idle.append(link)
-            if not self._tidying:
-                self._tidying = True
-                Thread(target=self._tidy, daemon=True, name="tunewright disconnects").start()
+            self._idle.append(connection)
+            if not self._closing_idle:
+                self._closing_idle = True
+                Thread(target=self._close_idle, daemon=True, name="tunewright disconnects").start()
 
-    def vacate(self) -> None:
-        """Take back the place of a connection that is no more, or never came to be."""
-        self._places.put(None)
+    def free_slot(self) -> None:
+        """Frees the slot of a connection that was closed or never opened."""
+        self._slots.put(None)
 
-    def crowd(self) -> None:
-        """Note that the server has no room."""
+    def mark_crowded(self) -> None:
+        """Records that the server is full."""
         self._crowded_until = monotonic() + CROWDED_SECONDS
 
     def close(self) -> None:
-        """Close what is idle; in a forked child, keep it from being closed."""
+        """Closes the idle connections; in a forked child, keeps them from being closed."""
         with suppress(IndexError):
             while True:
-                link = self._idle.pop()
-                if self.owner == process.number:
-                    link.close()
-                    self.vacate()
+                connection = self._idle.pop()
+                if self.owner == process_id.current:
+                    connection.close()
+                    self.free_slot()
                 else:
-                    _inherited.append(link)
+                    _inherited.append(connection)
 
-    def _tidy(self) -> None:
-        """Close what idles for too long, while anything idles. The one that idles longest stands first."""
+    def _close_idle(self) -> None:
+        """Closes connections that idle for too long, while there are idle ones. The longest idle comes first."""
         while True:
             sleep(IDLE_SECONDS / 2)
-            with suppress(IndexError):  # whoever needs one takes it without waiting for us
+            with suppress(IndexError):  # other threads take connections without waiting for this one
                 while self._idle[0].idle_since < monotonic() - IDLE_SECONDS:
                     self._idle.pop(0).close()
-                    self.vacate()
+                    self.free_slot()
             with self._lock:
                 if not self._idle:
-                    self._tidying = False
+                    self._closing_idle = False
                     return

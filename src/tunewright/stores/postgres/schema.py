@@ -1,4 +1,4 @@
-"""Schema: the tables of a PostgreSQL store, made and changed by numbered steps."""
+"""Tables of a PostgreSQL store, created and changed by numbered migrations."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from time import monotonic
 from psycopg import errors
 
 from tunewright.errors import StoreError
-from tunewright.stores.postgres.link import Link
+from tunewright.stores.postgres.connection import DeadlineConnection
 
 MIGRATION_SECONDS = 60.0
 _LOCK = 0x74756E65
-"""The advisory lock under which steps are made: «tune»."""
+"""The advisory lock for migrations: «tune»."""
 
 PARTS = 16
 """Partitions of the trials.
 
-Trials are the bulk, so they are parted by what every reader of a journal knows: kernel and device. By hash into a
-fixed number, not one for each pair: kernels come and go by the thousand, a partition costs every plan and every
-process some memory, and none can be forgotten when a new kernel comes. A reader touches one; vacuum and index work
-on a sixteenth at a time.
+Trials are most of the data, so they are partitioned by what every reader of a journal knows: kernel and device. By
+hash into a fixed number, not one for each pair: kernels come and go by the thousand, and a partition costs every plan
+and every process some memory. A reader touches one; vacuum and index work on a sixteenth at a time.
 """
 
-_FIRST = (
+_MIGRATION_1 = (
     """CREATE TABLE decisions (
     digest bytea PRIMARY KEY, kernel text NOT NULL, device text NOT NULL, kin bytea NOT NULL,
     generation integer NOT NULL, since double precision NOT NULL, seal bigint NOT NULL, body bytea NOT NULL)""",
@@ -32,7 +31,7 @@ _FIRST = (
     id bigserial PRIMARY KEY, digest bytea NOT NULL, generation integer NOT NULL,
     since double precision NOT NULL, seal bigint NOT NULL, body bytea NOT NULL)""",
     "CREATE INDEX history_by_digest ON history (digest, generation)",
-    # A trigger, since a statement that also wrote the history would not see what came between its look and its write.
+    # A trigger, since a statement that also wrote the history would miss concurrent changes.
     """CREATE FUNCTION become_history() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO tunewright.history (digest, generation, since, seal, body)
     VALUES (old.digest, old.generation, old.since, old.seal, old.body);
@@ -63,38 +62,38 @@ _FIRST = (
     "CREATE INDEX entries_by_shelf ON entries (shelf, id)",
 )
 
-STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
-"""What makes version 1 of nothing, version 2 of 1, and so on. A step that was ever released never changes."""
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_MIGRATION_1,)
+"""The statements that lead from version 0 to 1, from 1 to 2, and so on. A released migration never changes."""
 
 
-def prepare(link: Link, name: str) -> None:
-    """See that the tables are of our version. Of many who come at once, one makes the steps and the others wait."""
-    if _version(link, name) == len(STEPS):
+def prepare(connection: DeadlineConnection, name: str) -> None:
+    """Migrates the tables to our version. Of many processes at once, one migrates and the others wait."""
+    if _version(connection, name) == len(MIGRATIONS):
         return
-    link.until = monotonic() + MIGRATION_SECONDS  # a step may take its time
-    with link.transaction():
-        link.execute(f"SET LOCAL lock_timeout = {int(1000 * MIGRATION_SECONDS)}")
-        link.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        link.execute("CREATE SCHEMA IF NOT EXISTS tunewright")
-        link.execute(
+    connection.deadline = monotonic() + MIGRATION_SECONDS
+    with connection.transaction():
+        connection.execute(f"SET LOCAL lock_timeout = {int(1000 * MIGRATION_SECONDS)}")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        connection.execute("CREATE SCHEMA IF NOT EXISTS tunewright")
+        connection.execute(
             """CREATE TABLE IF NOT EXISTS tunewright.migrations (
             version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"""
         )
-        for version in range(_version(link, name), len(STEPS)):
-            for statement in STEPS[version]:
-                link.execute(statement)
-            link.execute("INSERT INTO tunewright.migrations (version) VALUES (%s)", (version + 1,))
+        for version in range(_version(connection, name), len(MIGRATIONS)):
+            for statement in MIGRATIONS[version]:
+                connection.execute(statement)
+            connection.execute("INSERT INTO tunewright.migrations (version) VALUES (%s)", (version + 1,))
 
 
-def _version(link: Link, name: str) -> int:
+def _version(connection: DeadlineConnection, name: str) -> int:
     try:
-        row = link.execute("SELECT coalesce(max(version), 0) FROM tunewright.migrations").fetchone()
+        row = connection.execute("SELECT coalesce(max(version), 0) FROM tunewright.migrations").fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
         return 0
     version = int(row[0]) if row else 0
-    if version > len(STEPS):
+    if version > len(MIGRATIONS):
         raise StoreError(
-            f"the store on {name} has schema {version}, this version of tunewright knows up to {len(STEPS)};"
+            f"the store on {name} has schema {version}, this version of tunewright reads up to {len(MIGRATIONS)};"
             " update tunewright, or set another `store`"
         )
     return version

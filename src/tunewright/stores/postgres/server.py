@@ -1,4 +1,4 @@
-"""Server: connections to a PostgreSQL server, of which every use ends in time, and whose errors say what to do."""
+"""A PostgreSQL server: every call ends in time, and errors say what to do."""
 
 from __future__ import annotations
 
@@ -14,194 +14,193 @@ import psycopg
 from psycopg import errors
 
 from tunewright.errors import StoreError
-from tunewright.stores import process
+from tunewright.stores import process_id
 from tunewright.stores.postgres import schema
-from tunewright.stores.postgres.link import Late, Link
-from tunewright.stores.postgres.pool import Pool
-from tunewright.stores.postgres.target import Target
+from tunewright.stores.postgres.connection import AnswerTimeout, DeadlineConnection
+from tunewright.stores.postgres.location import PostgresLocation
+from tunewright.stores.postgres.pool import ConnectionPool
 
 T = TypeVar("T")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds, more or less, between two knocks at a server that has no room: each costs it a process."""
+MIN_PAUSE, MAX_PAUSE = 0.05, 1.0
+"""Seconds, roughly, between two attempts to connect to a full server: each costs it a process."""
 
 PAGE = 1000
 
 _ADVICE: dict[type[psycopg.Error], str] = {
-    errors.InsufficientPrivilege: "grant the user rights on the schema `tunewright`, or on the database to make it",
-    errors.DiskFull: "free some space on the server, then drop what is old with `tunewright store gc`",
-    errors.UndefinedTable: "someone dropped it: the next call makes it anew, and empty",
-    errors.ReadOnlySqlTransaction: "this server only answers; name the one that is written to",
+    errors.InsufficientPrivilege: "grant the user rights on the schema `tunewright`, or on the database to create it",
+    errors.DiskFull: "free some space on the server, then remove old records with `tunewright store gc`",
+    errors.UndefinedTable: "the table was dropped: the next call creates a new, empty one",
+    errors.ReadOnlySqlTransaction: "this server is read-only; use the primary",
     errors.OperationalError: "check that the server is up, and its address, user and password",
 }
-_NO_ROOM = ("too many clients", "too many connections", "remaining connection slots")
-"""How a server says that it has no room for another connection; it has no number for that at this stage."""
+_SERVER_FULL = ("too many clients", "too many connections", "remaining connection slots")
+"""Messages of a server that is full; there is no error code for that at this stage."""
 
-_ELSE = "check that it is a PostgreSQL of version 12 or later"
+_DEFAULT_ADVICE = "check that it is PostgreSQL 12 or later"
 
 
-class Server:
-    """A few connections, opened when they are needed and used again; a forked child opens its own.
+class PostgresServer:
+    """A few connections, opened when needed and reused; a forked child opens its own.
 
-    A call ends within `seconds`, whatever the server does; one that says how long it has to wait for `room` may wait so
-    much longer for a place on a server that says it has none, and so is alive. One that finds its connection broken, as
-    after a restart, is made again on a fresh one where that cannot do anything twice. Raises only StoreError.
+    A call ends within `seconds`, whatever the server does; one with `max_wait` waits that much longer for a connection
+    to a server that says it is full, and so is alive. A call that finds its connection broken, as after a restart, is
+    repeated on a new one if it is idempotent. Raises only StoreError.
     """
 
-    def __init__(self, target: Target, seconds: float | None = None) -> None:
-        self.name = target.name
-        self._seconds = target.seconds if seconds is None else seconds
-        self._connect_seconds = target.seconds
-        self._secret = target.options.get("password")
-        self._options = _options(target, self._seconds)
-        self._renew()
+    def __init__(self, location: PostgresLocation, seconds: float | None = None) -> None:
+        self.name = location.name
+        self._seconds = location.seconds if seconds is None else seconds
+        self._connect_seconds = location.seconds
+        self._secret = location.options.get("password")
+        self._options = _connect_options(location, self._seconds)
+        self._renew_pool()
 
-    def rows(self, sql: str, given: Sequence[Any] = (), *, twice: bool = True, room: float = 0.0) -> list[Any]:
-        """What one statement answers, in one round trip; `twice` if it may be made again."""
-        return self.use(lambda link: link.rows(sql, given), twice=twice, room=room)
+    def rows(
+        self, sql: str, parameters: Sequence[Any] = (), *, idempotent: bool = True, max_wait: float = 0.0
+    ) -> list[Any]:
+        """Runs one statement in one round trip and returns its rows."""
+        return self.use(lambda connection: connection.rows(sql, parameters), idempotent=idempotent, max_wait=max_wait)
 
-    def pages(self, sql: str, after: Any, *given: Any) -> Iterator[Any]:
-        """All rows, read a page at a time: `sql` takes what is given, where to go on, and how many."""
+    def pages(self, sql: str, after: Any, *parameters: Any) -> Iterator[Any]:
+        """Yields all rows, read page by page: `sql` takes the parameters, then the last id and the page size."""
         while True:
-            rows = self.rows(sql, (*given, after, PAGE))
+            rows = self.rows(sql, (*parameters, after, PAGE))
             yield from rows
             if len(rows) < PAGE:
                 return
             after = rows[-1][0]
 
-    def use(self, work: Callable[[Link], T], *, twice: bool, room: float = 0.0) -> T:
-        """What `work` makes of a connection; `twice` if it may be made again."""
-        pool = self._pool if self._pool.owner == process.number else self._renew()
-        until = monotonic() + self._seconds
+    def use(self, work: Callable[[DeadlineConnection], T], *, idempotent: bool, max_wait: float = 0.0) -> T:
+        """Returns `work(connection)`; if `idempotent`, it is repeated when a reused connection turns out broken."""
+        pool = self._pool if self._pool.owner == process_id.current else self._renew_pool()
+        deadline = monotonic() + self._seconds
         try:
             while True:
-                idled = pool.taken(until)
-                link = idled or self._opened(pool, until, room)
-                if idled:
-                    link.until = until
+                reused = pool.acquire(deadline)
+                connection = reused or self._open(pool, deadline, max_wait)
+                if reused:
+                    connection.deadline = deadline
                 else:
-                    until = link.until  # later, if it had to wait for room
-                if idled and not twice and not link.quiet:
-                    link.close()
-                    pool.give(link)
+                    deadline = connection.deadline  # later, if it had to wait for a slot
+                if reused and not idempotent and not connection.is_quiet:
+                    connection.close()
+                    pool.release(connection)
                     continue
                 try:
-                    return work(link)
+                    return work(connection)
                 except psycopg.OperationalError:
-                    if not idled or not twice or link.usable or monotonic() >= until:
+                    if not reused or not idempotent or connection.is_usable or monotonic() >= deadline:
                         raise
-                    pool.close()  # the others idled through the same
+                    pool.close()  # the other idle connections are broken, too
                 finally:
-                    pool.give(link)
+                    pool.release(connection)
         except psycopg.Error as error:
             raise self._failed(error) from error
 
-    def _opened(self, pool: Pool, until: float, room: float) -> Link:
-        """A new connection, to tables of our version."""
-        link = None
+    def _open(self, pool: ConnectionPool, deadline: float, max_wait: float) -> DeadlineConnection:
+        """Opens a connection and migrates the tables if needed."""
+        connection = None
         try:
-            link = self._connected(pool, until, room)
+            connection = self._connect(pool, deadline, max_wait)
             if not pool.prepared:
-                until = link.until
-                schema.prepare(link, self.name)
-                link.until, pool.prepared = until, True
-            return link
+                deadline = connection.deadline
+                schema.prepare(connection, self.name)
+                connection.deadline, pool.prepared = deadline, True
+            return connection
         except BaseException:
-            if link is not None:
-                link.close()
-            pool.vacate()
+            if connection is not None:
+                connection.close()
+            pool.free_slot()
             raise
 
-    def _connected(self, pool: Pool, until: float, room: float) -> Link:
-        """A new connection, waited for while the server has no room for one.
-
-        Whoever knocks in vain comes back later each time, and never at once with the others.
-        """
-        last, pause, refusal = until + room, FIRST_PAUSE, None
+    def _connect(self, pool: ConnectionPool, deadline: float, max_wait: float) -> DeadlineConnection:
+        """Opens a connection; while the server is full, tries again, with growing and random pauses."""
+        last, pause, refusal = deadline + max_wait, MIN_PAUSE, None
         while True:
             try:
-                return self._connected_at_once(until)
+                return self._connect_once(deadline)
             except psycopg.OperationalError as error:
-                if refusal is not None and isinstance(error, Late):
-                    raise refusal from None  # the last knock came too late for an answer; we know why there is none
-                no_room = any(words in str(error) for words in _NO_ROOM)
+                if refusal is not None and isinstance(error, AnswerTimeout):
+                    raise refusal from None  # the last attempt was too late for an answer; the reason is known
+                is_full = any(words in str(error) for words in _SERVER_FULL)
                 wait = pause * uniform(0.5, 1.5)
-                if not no_room or monotonic() + wait >= last:
+                if not is_full or monotonic() + wait >= last:
                     raise
                 refusal = error
-                pool.crowd()
+                pool.mark_crowded()
                 sleep(wait)
-                pause = min(2 * pause, LONGEST_PAUSE)
-                if room:
-                    until = monotonic() + self._seconds  # it lives, and has its time again
+                pause = min(2 * pause, MAX_PAUSE)
+                if max_wait:
+                    deadline = monotonic() + self._seconds  # the server is alive, and gets its time again
 
-    def _connected_at_once(self, until: float) -> Link:
-        """A new connection. A thread opens it, since looking up a name cannot be told when to end."""
-        opening: Future[Link] = Future()
+    def _connect_once(self, deadline: float) -> DeadlineConnection:
+        """Opens a connection in a thread, since a name look-up has no time-out."""
+        opening: Future[DeadlineConnection] = Future()
 
-        def open_it() -> None:
+        def connect() -> None:
             try:
-                opening.set_result(Link.connect(autocommit=True, **self._options))
+                opening.set_result(DeadlineConnection.connect(autocommit=True, **self._options))
             except (psycopg.Error, OSError) as error:
                 opening.set_exception(error)
 
-        threading.Thread(target=open_it, daemon=True, name="tunewright connects").start()
+        threading.Thread(target=connect, daemon=True, name="tunewright connects").start()
         try:
-            link = opening.result(min(until - monotonic(), self._connect_seconds))
+            connection = opening.result(min(deadline - monotonic(), self._connect_seconds))
         except TimeoutError:
             opening.add_done_callback(_close_late)
-            raise Late("no connection in time") from None
+            raise AnswerTimeout("no connection in time") from None
         except OSError as error:
             raise psycopg.OperationalError(str(error)) from error
-        link.until = until
-        return link
+        connection.deadline = deadline
+        return connection
 
-    def _renew(self) -> Pool:
-        if (known := getattr(self, "_pool", None)) is not None:
-            known.close()
-        self._pool = Pool()
+    def _renew_pool(self) -> ConnectionPool:
+        if (previous := getattr(self, "_pool", None)) is not None:
+            previous.close()
+        self._pool = ConnectionPool()
         weakref.finalize(self, self._pool.close)
         return self._pool
 
     def _failed(self, error: psycopg.Error) -> StoreError:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         if self._secret:
-            said = said.replace(str(self._secret), "***")
-        if any(words in said for words in _NO_ROOM):
-            advice = "let the server take more connections (`max_connections`), or put a pooler before it"
-        elif isinstance(error, Late | errors.ConnectionTimeout):  # ours, or the driver's, whichever comes first
+            message = message.replace(str(self._secret), "***")
+        if any(words in message for words in _SERVER_FULL):
+            advice = "allow more connections (`max_connections`), or put a connection pooler in front of the server"
+        elif isinstance(error, AnswerTimeout | errors.ConnectionTimeout):  # ours or the driver's, whichever is first
             advice = (
-                f"nothing came within {self._seconds:g} s; is it reachable? `tunewright_timeout` says how long to wait"
+                f"no answer within {self._seconds:g} s; is it reachable? `tunewright_timeout` sets how long to wait"
             )
         else:
-            advice = next((advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), _ELSE)
-        if isinstance(error, errors.UndefinedTable):  # someone dropped it; the next call makes it anew
+            advice = next((advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), _DEFAULT_ADVICE)
+        if isinstance(error, errors.UndefinedTable):  # the next call creates the tables again
             self._pool.prepared = False
             self._pool.close()
-        return StoreError(f"cannot use the store on {self.name}: {said}; {advice}")
+        return StoreError(f"cannot use the store on {self.name}: {message}; {advice}")
 
 
-def _close_late(opening: Future[Link]) -> None:
+def _close_late(opening: Future[DeadlineConnection]) -> None:
     if opening.exception() is None:
         opening.result().close()
 
 
-def _options(target: Target, seconds: float) -> dict[str, Any]:
-    """What libpq is told: to give up on a dead line, and to acknowledge what is on the disk only."""
-    words = {
+def _connect_options(location: PostgresLocation, seconds: float) -> dict[str, Any]:
+    """Returns options for libpq: give up on a dead connection, acknowledge only what is on the disk."""
+    variables = {
         "search_path": "tunewright",
         "lock_timeout": int(1000 * seconds),
         "synchronous_commit": "on",
         "client_min_messages": "error",
     }
-    settings = [f"-c {name}={value}" for name, value in words.items()]
+    settings = [f"-c {name}={value}" for name, value in variables.items()]
     return {
-        "connect_timeout": max(2, int(target.seconds)),
+        "connect_timeout": max(2, int(location.seconds)),
         "tcp_user_timeout": int(1000 * seconds),
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,
         "application_name": "tunewright",
-        **target.options,
-        "options": " ".join([target.options.get("options", ""), *settings]).strip(),
+        **location.options,
+        "options": " ".join([location.options.get("options", ""), *settings]).strip(),
     }

@@ -1,4 +1,4 @@
-"""The store itself: decisions, journals, and all offers."""
+"""PostgreSQL store: decisions, journals and all optional capabilities but `fill`."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from tunewright.errors import StoreError
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
-from tunewright.sharing import wire
-from tunewright.sharing.records import Bounds, Generation, Stats, Tally, Want
-from tunewright.stores.bodies import (
-    Bodies,
+from tunewright.stores import serialization
+from tunewright.stores.postgres import maintenance
+from tunewright.stores.postgres.connection import DeadlineConnection
+from tunewright.stores.postgres.location import PostgresLocation
+from tunewright.stores.postgres.server import PostgresServer
+from tunewright.stores.records import (
+    RecordReader,
     by_digest,
-    entry_place,
-    kin_of,
+    checksum,
+    checksums,
+    entry_context,
     read_decision,
     read_entry,
     read_key,
     read_trial,
-    seal,
-    seals,
+    related_prefix,
 )
-from tunewright.stores.postgres import upkeep
-from tunewright.stores.postgres.link import Link
-from tunewright.stores.postgres.server import Server
-from tunewright.stores.postgres.target import Target
+from tunewright.stores.statistics import MissRecord, RetentionLimits, Revision, StoreStats, TrialCount
 
-COPIED_FROM = 1000
-"""Trials from which COPY, which takes more round trips, is faster than one statement."""
+COPY_FROM_TRIALS = 1000
+"""Number of trials from which COPY, which takes more round trips, is faster than one statement."""
 
-FEW, ROOM_SECONDS = 10, 20.0
-"""How many keys a launch asks for at most; whoever asks for more has this long, in seconds, to find room on the server.
+FEW_KEYS, MAX_CROWD_WAIT = 10, 20.0
+"""The most keys that a launch looks up; and how many seconds a larger look-up waits for a slot on a full server.
 
-A launch must not wait: where a server is crowded, it is answered from the mirror, or not at all, within the time-out
-of any other call. A program that asks for all its keys at once is about to start, may be one of thousands that do,
-and would rather start late than without its decisions: that crowd is gone in seconds, since no one stays in.
+A launch must not wait: while a server is full, the mirror answers, or nobody, within the usual time-out. A program
+that looks up all its keys at once is about to start, may be one of thousands that do, and would rather start late than
+without its decisions: that crowd is gone in seconds, since no process stays connected.
 """
 
-ATTEMPTS = 5
-"""How often to ask for what another process is just writing."""
+MAX_ATTEMPTS = 5
+"""How often to retry while another process is writing."""
 
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 
@@ -52,10 +52,6 @@ _GET_MANY = "SELECT digest, body, seal FROM decisions WHERE digest = ANY(%b)"
 
 _NEW = f"INSERT INTO decisions AS d VALUES (%b, %b, %b, %b, 1, {_NOW}, %b::bigint, %b) ON CONFLICT (digest) DO"
 
-_CHANGE = (
-    f"UPDATE decisions SET generation = generation + 1, since = greatest(since, {_NOW}), seal = %b::bigint, body = %b"
-)
-
 _PUT = f"""{_NEW} UPDATE
 SET generation = d.generation + 1, since = greatest(d.since, excluded.since), seal = excluded.seal, body = excluded.body
 WHERE d.body <> excluded.body OR d.seal <> excluded.seal"""
@@ -63,7 +59,7 @@ WHERE d.body <> excluded.body OR d.seal <> excluded.seal"""
 _PUT_FIRST = f"""WITH fresh AS ({_NEW} NOTHING RETURNING body, seal)
 SELECT body, seal FROM fresh UNION ALL SELECT body, seal FROM decisions WHERE digest = %b LIMIT 1"""
 
-_MEND = f"""UPDATE decisions
+_REPAIR = f"""UPDATE decisions
 SET generation = generation + 1, since = greatest(since, {_NOW}), seal = %b::bigint, body = %b
 WHERE digest = %b AND body = %b AND seal = %b::bigint"""
 
@@ -77,7 +73,7 @@ SELECT %b, %b, %b, * FROM unnest(%b::bigint[], %b::bytea[])"""
 
 _COPY = "COPY trials (kernel, device, digest, seal, body) FROM STDIN (FORMAT BINARY)"
 
-# In which part they are is asked of the key's own row: of a key that came over a network the digest alone is known.
+# The partition comes from the row of the key: of a key that came over a network, only the digest is known.
 _TRIALS = """SELECT id, body, seal FROM trials
 WHERE kernel = (SELECT kernel FROM problems WHERE digest = %b)
 AND device = (SELECT device FROM problems WHERE digest = %b) AND digest = %b AND id > %b ORDER BY id LIMIT %b"""
@@ -86,16 +82,16 @@ _KEYS = """SELECT digest, key FROM problems p WHERE {} digest > %b AND EXISTS (
 SELECT FROM trials t WHERE t.kernel = p.kernel AND t.device = p.device AND t.digest = p.digest)
 ORDER BY digest LIMIT %b"""
 
-_TALLIES = """SELECT p.digest, p.key, c.trials, c.last FROM (
+_TRIAL_COUNTS = """SELECT p.digest, p.key, c.trials, c.last FROM (
 SELECT kernel, device, digest, count(*) AS trials, max(at) AS last FROM trials GROUP BY kernel, device, digest) c
 JOIN problems p ON p.digest = c.digest"""
 
-_WANT = f"""INSERT INTO wants AS w (digest, kernel, key, calls, seconds, target, recipe, at)
+_RECORD_MISSES = f"""INSERT INTO wants AS w (digest, kernel, key, calls, seconds, target, recipe, at)
 SELECT *, {_NOW} FROM unnest(%b::bytea[], %b::text[], %b::bytea[], %b::bigint[], %b::float8[], %b::text[], %b::text[])
 ON CONFLICT (digest) DO UPDATE SET calls = w.calls + excluded.calls, seconds = w.seconds + excluded.seconds,
 at = excluded.at, target = excluded.target, recipe = excluded.recipe, key = excluded.key"""
 
-_WANTED = """SELECT digest, key, calls, seconds, target, recipe FROM wants w WHERE (%b::text IS NULL OR kernel = %b)
+_MISSES = """SELECT digest, key, calls, seconds, target, recipe FROM wants w WHERE (%b::text IS NULL OR kernel = %b)
 AND NOT EXISTS (SELECT FROM decisions d WHERE d.digest = w.digest) ORDER BY seconds DESC, digest"""
 
 _CLAIM = """INSERT INTO leases AS l VALUES (%b, %b, clock_timestamp() + %b::float8 * interval '1 second')
@@ -123,206 +119,223 @@ SELECT id FROM entries WHERE shelf = %b ORDER BY id DESC OFFSET %b) RETURNING 1)
 class PostgresStore:
     """Decisions and trials on a server that many machines share, as the record of truth.
 
-    The location is `postgresql://user@host:port/database` (or `postgres:` and libpq's words); what libpq reads from
-    the environment and from `~/.pgpass` counts. Tables live in the schema `tunewright`, which is made on first use.
+    The location is `postgresql://user@host:port/database` (or `postgres:` and libpq's keywords); libpq also reads the
+    environment and `~/.pgpass`. Tables live in the schema `tunewright`, which is created on first use.
 
-    Every call ends within 2 seconds, or as many as `?tunewright_timeout=5` says, whatever became of the server or the
-    line to it; only trimming, verifying and a change of schema may take longer, and a look-up of many keys while the
-    server says that it has no room for another connection. What is acknowledged is on the server's disk. A look-up of
-    any number of keys is one round trip, and so is a put. A connection that idles is closed: places are for those who
-    ask.
+    Every call ends within 2 seconds, or as many as `?tunewright_timeout=5` says, whatever happens to the server or the
+    network; only trimming, verifying and migrations may take longer, and a look-up of many keys while the server says
+    that it is full. Acknowledged writes are on the server's disk. A look-up of any number of keys is one round trip,
+    and so is a put. Idle connections are closed.
     """
 
     def __init__(self, location: str) -> None:
-        target = Target.of(location)
-        self._server = Server(target)
-        self._patient = Server(target, upkeep.SECONDS)
-        self._bodies = Bodies(target.name)
+        parsed = PostgresLocation.parse(location)
+        self._server = PostgresServer(parsed)
+        self._slow_server = PostgresServer(parsed, maintenance.SECONDS)
+        self._reader = RecordReader(parsed.name)
 
     @classmethod
     def at(cls, location: str) -> PostgresStore:
-        """The store on a server."""
+        """Opens the store on a server."""
         return cls(location)
 
     def get(self, key: Key) -> Decision | None:
-        """The decision for exactly this key."""
+        """Returns the decision for exactly this key."""
         digest = bytes.fromhex(key.digest)
-        for body, sealed in self._server.rows(_GET, (digest,)):
-            return self._bodies.decision(digest, body, sealed, key)
+        for body, crc in self._server.rows(_GET, (digest,)):
+            return self._reader.decision(digest, body, crc, key)
         return None
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
-        """The decisions there are for `keys`, in one round trip."""
-        wanted = by_digest(keys)
-        room = ROOM_SECONDS if len(wanted) > FEW else 0.0
-        return (
-            self._bodies.decisions(self._server.rows(_GET_MANY, (list(wanted),), room=room), wanted) if wanted else {}
-        )
+        """Returns the decisions that exist for `keys`, in one round trip."""
+        if not keys:
+            return {}
+        by_key_digest = by_digest(keys)
+        max_wait = MAX_CROWD_WAIT if len(by_key_digest) > FEW_KEYS else 0.0
+        rows = self._server.rows(_GET_MANY, (list(by_key_digest),), max_wait=max_wait)
+        return self._reader.decisions(rows, by_key_digest)
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
-        """Keep `decision`, and return the one that stands, in one round trip."""
-        key, body = decision.key, wire.dump_decision(decision)
+        """Stores `decision` and returns the one now stored, in one round trip."""
+        key, body = decision.key, serialization.dump_decision(decision)
         digest = bytes.fromhex(key.digest)
-        sealed = seal(body, digest)
-        row = (digest, key.kernel, key.device.model, kin_of(key), sealed, body)
+        crc = checksum(body, digest)
+        row = (digest, key.kernel, key.device.model, related_prefix(key), crc, body)
         if replace:
             self._server.rows(_PUT, row)
             return decision
-        for _ in range(ATTEMPTS):
-            # No row: another process has put one since our statement began to look.
-            for stood in self._server.rows(_PUT_FIRST, (*row, digest)):
-                if stood == (body, sealed):
+        for _ in range(MAX_ATTEMPTS):
+            # No row: another process has put one after our statement took its snapshot.
+            for stored in self._server.rows(_PUT_FIRST, (*row, digest)):
+                if stored == (body, crc):
                     return decision
-                if (standing := self._bodies.decision(digest, stood[0], stood[1], key)) is not None:
-                    return standing
-                self._server.rows(_MEND, (sealed, body, digest, *stood))
-        raise StoreError(f"the decision for {key.kernel} on {self._server.name} changes all the time; try again")
+                if (current := self._reader.decision(digest, stored[0], stored[1], key)) is not None:
+                    return current
+                self._server.rows(_REPAIR, (crc, body, digest, *stored))
+        raise StoreError(f"the decision for {key.kernel} on {self._server.name} keeps changing; try again")
 
-    def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
-        """Decisions of the same kin."""
-        rows = self._server.rows(
-            "SELECT digest, body, seal FROM decisions WHERE kin = %b LIMIT %b", (kin_of(key), most)
+    def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
+        """Yields up to `limit` decisions of related keys."""
+        select = "SELECT digest, body, seal FROM decisions WHERE kin = %b LIMIT %b"
+        rows = self._server.rows(select, (related_prefix(key), limit))
+        decisions = (self._reader.decision(*row) for row in rows)
+        return (
+            decision
+            for decision in decisions
+            if decision is not None and decision.key.related_digest == key.related_digest
         )
-        found = (self._bodies.decision(*row) for row in rows)
-        return (decision for decision in found if decision is not None and decision.key.kin == key.kin)
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
-        """All decisions, or those of one kernel, read a page at a time."""
-        narrowed, given = ("", ()) if kernel is None else ("kernel = %b AND", (kernel,))
-        asked = f"SELECT digest, body, seal FROM decisions WHERE {narrowed} digest > %b ORDER BY digest LIMIT %b"
-        for digest, body, sealed in self._server.pages(asked, b"", *given):
-            decision = self._bodies.believed("a decision", read_decision, body, sealed, digest)
+        """Yields all decisions, or those of one kernel, read page by page."""
+        condition, parameters = ("", ()) if kernel is None else ("kernel = %b AND", (kernel,))
+        select = f"SELECT digest, body, seal FROM decisions WHERE {condition} digest > %b ORDER BY digest LIMIT %b"
+        for digest, body, crc in self._server.pages(select, b"", *parameters):
+            decision = self._reader.read_or_skip("a decision", read_decision, body, crc, digest)
             if decision is not None:
                 yield decision
 
-    def history(self, key: Key) -> Sequence[Generation]:
-        """What stood for a key, oldest first."""
-        digest, found = bytes.fromhex(key.digest), []
-        for number, since, body, sealed in self._server.rows(_HISTORY, (digest, digest)):
-            decision = self._bodies.believed("a decision", read_decision, body, sealed, digest)
+    def history(self, key: Key) -> Sequence[Revision]:
+        """Returns the revisions of a key, oldest first."""
+        digest, revisions = bytes.fromhex(key.digest), []
+        for number, since, body, crc in self._server.rows(_HISTORY, (digest, digest)):
+            decision = self._reader.read_or_skip("a decision", read_decision, body, crc, digest)
             if decision is not None:
-                found.append(Generation(number, since, decision))
-        return found
+                revisions.append(Revision(number, since, decision))
+        return revisions
 
     def record(self, key: Key, trials: Sequence[Trial]) -> None:
-        """Append trials to the journal of a key: in one statement, or by COPY if they are many."""
+        """Appends trials to the journal of a key: in one statement, or by COPY if there are many."""
         if not trials:
             return
-        digest, place = bytes.fromhex(key.digest), (key.kernel, key.device.model)
-        bodies = wire.dump_trials(trials)
-        sealed = seals(bodies, digest)
-        problem = (digest, *place, wire.dump_key(key))
-        if len(bodies) < COPIED_FROM:
-            self._server.rows(_RECORD, (*problem, *place, digest, sealed, bodies), twice=False)
+        digest, partition = bytes.fromhex(key.digest), (key.kernel, key.device.model)
+        bodies = serialization.dump_trials(trials)
+        crcs = checksums(bodies, digest)
+        problem = (digest, *partition, serialization.dump_key(key))
+        if len(bodies) < COPY_FROM_TRIALS:
+            self._server.rows(_RECORD, (*problem, *partition, digest, crcs, bodies), idempotent=False)
             return
 
-        def copy(link: Link) -> None:
-            with link.transaction():
-                link.rows(_PROBLEM, problem)
-                with link.asking.copy(_COPY) as into:
-                    into.set_types(["text", "text", "bytea", "int8", "bytea"])
-                    for number, body in zip(sealed, bodies, strict=True):
-                        into.write_row((*place, digest, number, body))
+        def copy(connection: DeadlineConnection) -> None:
+            with connection.transaction():
+                connection.rows(_PROBLEM, problem)
+                with connection.binary_cursor.copy(_COPY) as rows:
+                    rows.set_types(["text", "text", "bytea", "int8", "bytea"])
+                    for crc, body in zip(crcs, bodies, strict=True):
+                        rows.write_row((*partition, digest, crc, body))
 
-        self._server.use(copy, twice=False)
+        self._server.use(copy, idempotent=False)
 
     def trials(self, key: Key) -> Iterator[Trial]:
-        """The journal of a key, in the order recorded, read a page at a time."""
+        """Yields the journal of a key in the order recorded, read page by page."""
         digest = bytes.fromhex(key.digest)
-        for _, body, sealed in self._server.pages(_TRIALS, 0, digest, digest, digest):
-            if (trial := self._bodies.believed("a trial", read_trial, body, sealed, digest)) is not None:
+        for _, body, crc in self._server.pages(_TRIALS, 0, digest, digest, digest):
+            if (trial := self._reader.read_or_skip("a trial", read_trial, body, crc, digest)) is not None:
                 yield trial
 
     def keys(self, kernel: str | None = None) -> Iterator[Key]:
-        """Keys that have a decision or a trial."""
+        """Yields the keys that have a decision or a trial."""
         seen: set[Key] = set()
         for decision in self.decisions(kernel):
             seen.add(decision.key)
             yield decision.key
-        narrowed, given = ("", ()) if kernel is None else ("kernel = %b AND", (kernel,))
-        for digest, body in self._server.pages(_KEYS.format(narrowed), b"", *given):
-            key = self._bodies.believed("a key", read_key, body, digest)
+        condition, parameters = ("", ()) if kernel is None else ("kernel = %b AND", (kernel,))
+        for digest, body in self._server.pages(_KEYS.format(condition), b"", *parameters):
+            key = self._reader.read_or_skip("a key", read_key, body, digest)
             if key is not None and key not in seen:
                 yield key
 
-    def tallies(self) -> Iterator[Tally]:
-        """How many trials each key has."""
-        for digest, body, count, last in self._server.rows(_TALLIES, room=ROOM_SECONDS):
-            if (key := self._bodies.believed("a key", read_key, body, digest)) is not None:
-                yield Tally(key, count, last)
+    def trial_counts(self) -> Iterator[TrialCount]:
+        """Yields the number of trials of each key."""
+        for digest, body, count, last in self._server.rows(_TRIAL_COUNTS, max_wait=MAX_CROWD_WAIT):
+            if (key := self._reader.read_or_skip("a key", read_key, body, digest)) is not None:
+                yield TrialCount(key, count, last)
 
-    def want(self, wants: Sequence[Want]) -> None:
-        """Add to what is known of each key."""
-        total: dict[bytes, Want] = {}
-        for want in wants:
-            if (known := total.get(digest := bytes.fromhex(want.key.digest))) is not None:
-                calls, seconds = known.calls + want.calls, known.seconds + want.seconds
-                want = msgspec.structs.replace(want, calls=calls, seconds=seconds)
-            total[digest] = want
+    def record_misses(self, misses: Sequence[MissRecord]) -> None:
+        """Adds misses to the totals of their keys."""
+        totals: dict[bytes, MissRecord] = {}
+        for miss in misses:
+            if (known := totals.get(digest := bytes.fromhex(miss.key.digest))) is not None:
+                calls, seconds = known.calls + miss.calls, known.seconds + miss.seconds
+                miss = msgspec.structs.replace(miss, calls=calls, seconds=seconds)
+            totals[digest] = miss
         rows = [
-            (digest, want.key.kernel, wire.dump_key(want.key), want.calls, want.seconds, want.target, want.recipe)
-            for digest, want in sorted(total.items())  # two who add in the same order cannot lock each other out
+            (
+                digest,
+                miss.key.kernel,
+                serialization.dump_key(miss.key),
+                miss.calls,
+                miss.seconds,
+                miss.target,
+                miss.recipe,
+            )
+            for digest, miss in sorted(totals.items())  # two processes that add in the same order cannot deadlock
         ]
         if rows:
-            self._server.rows(_WANT, [list(column) for column in zip(*rows, strict=True)], twice=False)
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            self._server.rows(_RECORD_MISSES, columns, idempotent=False)
 
-    def wanted(self, kernel: str | None = None) -> Iterator[Want]:
-        """What is still undecided, most seconds first."""
-        for digest, body, *rest in self._server.rows(_WANTED, (kernel, kernel)):
-            if (key := self._bodies.believed("a key", read_key, body, digest)) is not None:
-                yield Want(key, *rest)
+    def misses(self, kernel: str | None = None) -> Iterator[MissRecord]:
+        """Yields the keys that are still undecided, most seconds first."""
+        for digest, body, *totals in self._server.rows(_MISSES, (kernel, kernel)):
+            if (key := self._reader.read_or_skip("a key", read_key, body, digest)) is not None:
+                yield MissRecord(key, *totals)
 
     def claim(self, name: str, owner: str, seconds: float) -> bool:
-        """Take the lease, or renew it, by the server's clock."""
+        """Acquires or renews the lease, timed by the server's clock."""
         return bool(self._server.rows(_CLAIM, (name, owner, seconds)))
 
     def release(self, name: str, owner: str) -> None:
-        """Give the lease back."""
+        """Releases the lease."""
         self._server.rows("DELETE FROM leases WHERE name = %b AND owner = %b", (name, owner))
 
-    def fetch(self, shelf: str, names: Sequence[str]) -> dict[str, bytes]:
-        """What there is under `names` and has not expired, in one round trip."""
-        return dict(self._entries(shelf, self._server.rows(_FETCH, (shelf, list(names))))) if names else {}
+    def fetch(self, namespace: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Returns the entries under `names` that exist and have not expired, in one round trip."""
+        if not names:
+            return {}
+        return dict(self._read_entries(namespace, self._server.rows(_FETCH, (namespace, list(names)))))
 
-    def keep(self, shelf: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True) -> bytes:
-        """Keep `body`, and return what stands, in one round trip."""
-        row = (shelf, name, inf if seconds is None else seconds, seal(body, entry_place(shelf, name)), body)
+    def keep(
+        self, namespace: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True
+    ) -> bytes:
+        """Stores `body` and returns what is now stored, in one round trip."""
+        crc = checksum(body, entry_context(namespace, name))
+        row = (namespace, name, inf if seconds is None else seconds, crc, body)
         if replace:
             self._server.rows(_KEEP, row)
             return body
-        for _ in range(ATTEMPTS):
-            stood = self._server.rows(_KEEP_FIRST, (*row, shelf, name))
-            for _, standing in self._entries(shelf, stood):
-                return standing
-            for damaged in stood:
+        for _ in range(MAX_ATTEMPTS):
+            stored = self._server.rows(_KEEP_FIRST, (*row, namespace, name))
+            for _, current in self._read_entries(namespace, stored):
+                return current
+            for damaged in stored:
                 self._server.rows(
                     "DELETE FROM entries WHERE shelf = %b AND name = %b AND body = %b AND seal = %b::bigint",
-                    (shelf, *damaged),
+                    (namespace, *damaged),
                 )
-        raise StoreError(f"{name!r} on the shelf {shelf!r} on {self._server.name} changes all the time; try again")
+        raise StoreError(f"the entry {name!r} in {namespace!r} on {self._server.name} keeps changing; try again")
 
-    def entries(self, shelf: str) -> Iterator[tuple[str, bytes]]:
-        """Everything on a shelf, oldest first."""
-        return self._entries(shelf, (row[1:] for row in self._server.pages(_ENTRIES, 0, shelf)))
+    def entries(self, namespace: str) -> Iterator[tuple[str, bytes]]:
+        """Yields all entries of a namespace, oldest first."""
+        return self._read_entries(namespace, (row[1:] for row in self._server.pages(_ENTRIES, 0, namespace)))
 
-    def _entries(self, shelf: str, rows: Iterable[tuple[str, bytes, int]]) -> Iterator[tuple[str, bytes]]:
-        for name, body, sealed in rows:
-            read = self._bodies.believed("an entry", read_entry, body, sealed, shelf, name)
-            if read is not None:
-                yield name, read
+    def _read_entries(self, namespace: str, rows: Iterable[tuple[str, bytes, int]]) -> Iterator[tuple[str, bytes]]:
+        for name, body, crc in rows:
+            content = self._reader.read_or_skip("an entry", read_entry, body, crc, namespace, name)
+            if content is not None:
+                yield name, content
 
-    def clear(self, shelf: str, *, most: int = 0) -> int:
-        """Drop the oldest entries until at most `most` are left."""
-        return int(self._server.rows(_CLEAR, (shelf, most))[0][0])
+    def clear(self, namespace: str, *, keep: int = 0) -> int:
+        """Removes all but the newest `keep` entries and returns how many were removed."""
+        return int(self._server.rows(_CLEAR, (namespace, keep))[0][0])
 
-    def stats(self) -> Stats:
-        """How much is kept."""
-        return upkeep.PostgresPiles(self._patient).stats()
+    def stats(self) -> StoreStats:
+        """Returns how much is stored."""
+        return maintenance.PostgresTables(self._slow_server).stats()
 
-    def trim(self, bounds: Bounds) -> Stats:
-        """Drop what is beyond `bounds`, a few hundred records at a time; the server's vacuum takes the space back."""
-        return upkeep.trim(self._patient, bounds)
+    def trim(self, limits: RetentionLimits) -> StoreStats:
+        """Removes records beyond `limits`, a few hundred at a time; the server's vacuum frees the space."""
+        return maintenance.trim(self._slow_server, limits)
 
     def faults(self) -> Iterator[str]:
-        """Every record that cannot be believed."""
-        return upkeep.faults(self._patient)
+        """Yields one sentence for each damaged record."""
+        return maintenance.find_faults(self._slow_server)

@@ -1,4 +1,4 @@
-"""A store in one SQLite file, shared by the processes of a machine."""
+"""Store in one SQLite file, shared by the processes of a machine."""
 
 from tunewright.stores.sqlite.store import SqliteStore
 

@@ -1,4 +1,4 @@
-"""Schema: the tables of a SQLite store, and how files of earlier versions become like ours."""
+"""Tables of a SQLite store, and the upgrade of files of earlier versions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tunewright.errors import StoreError, WireError
-from tunewright.sharing import wire
-from tunewright.stores.bodies import kin_of, seal
+from tunewright.stores import serialization
+from tunewright.stores.records import checksum, related_prefix
 
 VERSION = 2
 
@@ -21,7 +21,7 @@ _PROBLEMS = """CREATE TABLE problems (
 _TRIALS = """CREATE TABLE trials (
     id INTEGER PRIMARY KEY, problem INTEGER NOT NULL, at REAL NOT NULL, seal INTEGER NOT NULL, body BLOB NOT NULL)"""
 
-_OTHERS = (
+_INDEXES_AND_TABLES = (
     "CREATE INDEX decisions_by_kernel ON decisions (kernel)",
     "CREATE INDEX decisions_by_kin ON decisions (kin)",
     "CREATE INDEX IF NOT EXISTS problems_by_kernel ON problems (kernel)",
@@ -47,14 +47,14 @@ _OTHERS = (
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the file one of our version. Of many who open it at once, one does the work and the others wait."""
+    """Creates or upgrades the tables. Of many processes that open a file at once, one does it and the others wait."""
     if _version(connection, path) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _version(connection, path)
         if version == 0:
-            for statement in (_DECISIONS, _PROBLEMS, _TRIALS, *_OTHERS):
+            for statement in (_DECISIONS, _PROBLEMS, _TRIALS, *_INDEXES_AND_TABLES):
                 connection.execute(statement)
         elif version == 1:
             _upgrade_1(connection)
@@ -77,7 +77,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _upgrade_1(connection: sqlite3.Connection) -> None:
-    """From version 1, which had no kin, no seals and no times: what is there is taken to begin now."""
+    """Upgrades from version 1, which had no related keys, checksums or times: existing records get the current time."""
     now = time.time()
     for table in ("decisions", "trials"):
         connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
@@ -87,20 +87,20 @@ def _upgrade_1(connection: sqlite3.Connection) -> None:
     connection.executemany("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", _old_trials(connection, now))
     for table in ("decisions", "trials"):
         connection.execute(f"DROP TABLE old_{table}")
-    for statement in _OTHERS:
+    for statement in _INDEXES_AND_TABLES:
         connection.execute(statement)
 
 
 def _old_decisions(connection: sqlite3.Connection, now: float) -> Iterator[tuple[bytes, str, bytes, float, int, bytes]]:
     for digest, kernel, body in connection.execute("SELECT digest, kernel, CAST(body AS BLOB) FROM old_decisions"):
         try:
-            kin = kin_of(wire.load_decision(body).key)
+            prefix = related_prefix(serialization.load_decision(body).key)
         except WireError:
-            kin = b""  # it stays what it was: a miss, and listed as a fault
-        yield digest, kernel, kin, now, seal(body, digest), body
+            prefix = b""  # it remains a miss, and a fault that `verify` lists
+        yield digest, kernel, prefix, now, checksum(body, digest), body
 
 
 def _old_trials(connection: sqlite3.Connection, now: float) -> Iterator[tuple[int, int, float, int, bytes]]:
     rows = "SELECT t.id, problem, digest, CAST(body AS BLOB) FROM old_trials t JOIN problems p ON p.id = problem"
     for number, problem, digest, body in connection.execute(rows):
-        yield number, problem, now, seal(body, digest), body
+        yield number, problem, now, checksum(body, digest), body

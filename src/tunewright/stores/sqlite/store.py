@@ -1,4 +1,4 @@
-"""The store itself: decisions, journals, and all offers."""
+"""SQLite store: decisions, journals and all optional capabilities."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import TypeVar
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
-from tunewright.sharing import wire
-from tunewright.sharing.records import Bounds, Generation, Stats, Tally, Want
-from tunewright.stores.bodies import (
-    Bodies,
+from tunewright.stores import serialization
+from tunewright.stores.records import (
+    RecordReader,
     by_digest,
-    entry_place,
-    kin_of,
+    checksum,
+    checksums,
+    entry_context,
     read_decision,
     read_entry,
     read_key,
     read_trial,
-    seal,
-    seals,
+    related_prefix,
 )
-from tunewright.stores.sqlite.file import SqliteFile
-from tunewright.stores.sqlite.uptime import boot, uptime
+from tunewright.stores.sqlite.boot_clock import boot_id, uptime
+from tunewright.stores.sqlite.connection import SqliteFile
+from tunewright.stores.statistics import MissRecord, RetentionLimits, Revision, StoreStats, TrialCount
 
 T = TypeVar("T")
 
-ASKED_AT_ONCE = 500
-RECORDED_AT_ONCE = 200
+KEYS_PER_STATEMENT = 500
+TRIALS_PER_STATEMENT = 200
 
 _GET = "SELECT body, seal FROM decisions WHERE digest = ?"
 
@@ -42,7 +42,7 @@ _PUT = """INSERT INTO decisions VALUES (?, ?, ?, 1, ?, ?, ?) ON CONFLICT (digest
 SET generation = generation + 1, since = max(since, excluded.since), seal = excluded.seal, body = excluded.body
 WHERE body IS NOT excluded.body OR seal IS NOT excluded.seal"""
 
-# Where no seal tells damage, a cast sees that a number is still a number.
+# The checksum does not cover these numbers: the casts make sure that they still are numbers.
 _HISTORY = """SELECT CAST(generation AS INTEGER), coalesce(CAST(since AS REAL), 0.0), body, seal FROM (
 SELECT * FROM history WHERE digest = :digest UNION ALL
 SELECT 0, digest, generation, since, seal, body FROM decisions WHERE digest = :digest) ORDER BY 1"""
@@ -55,16 +55,17 @@ AND id > :after ORDER BY id LIMIT :count"""
 _KEYS = """SELECT id, key, digest FROM problems WHERE id > :after AND (:kernel IS NULL OR kernel = :kernel)
 ORDER BY id LIMIT :count"""
 
-# Counted in the index alone; rows of the table are touched once a key.
-_TALLIES = """SELECT p.digest, p.key, c.trials, coalesce((SELECT CAST(at AS REAL) FROM trials WHERE id = c.last), 0.0)
+# Counted in the index; the table is read once per key.
+_TRIAL_COUNTS = """SELECT p.digest, p.key, c.trials,
+coalesce((SELECT CAST(at AS REAL) FROM trials WHERE id = c.last), 0.0)
 FROM (SELECT problem, count(*) AS trials, max(id) AS last FROM trials GROUP BY problem) c
 JOIN problems p ON p.id = c.problem"""
 
-_WANT = """INSERT INTO wants VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE
+_RECORD_MISS = """INSERT INTO wants VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE
 SET calls = calls + excluded.calls, seconds = seconds + excluded.seconds, at = excluded.at,
 target = excluded.target, recipe = excluded.recipe, key = excluded.key"""
 
-_WANTED = """SELECT digest, key, CAST(calls AS INTEGER), CAST(seconds AS REAL), CAST(target AS TEXT),
+_MISSES = """SELECT digest, key, CAST(calls AS INTEGER), CAST(seconds AS REAL), CAST(target AS TEXT),
 CAST(recipe AS TEXT) FROM wants w WHERE (:kernel IS NULL OR kernel = :kernel)
 AND NOT EXISTS (SELECT 1 FROM decisions d WHERE d.digest = w.digest) ORDER BY seconds DESC, digest"""
 
@@ -78,238 +79,250 @@ ORDER BY id LIMIT :count"""
 _KEEP = "INSERT OR REPLACE INTO entries (shelf, name, at, until, seal, body) VALUES (?, ?, ?, ?, ?, ?)"
 
 
-def _parts(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    return [items[start : start + most] for start in range(0, len(items), most)]
+def _batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 @cache
-def _asking(count: int) -> str:
-    """The statement that asks for so many decisions."""
+def _select_decisions(count: int) -> str:
+    """Returns the statement that reads `count` decisions."""
     return f"SELECT digest, body, seal FROM decisions WHERE digest IN ({','.join('?' * count)})"
 
 
 @cache
-def _recording(count: int) -> str:
-    """The statement that appends so many trials: one is faster than many that append one each."""
+def _insert_trials(count: int) -> str:
+    """Returns the statement that appends `count` trials, which is faster than one statement for each."""
     return f"INSERT INTO trials (problem, at, seal, body) VALUES {','.join(['(?,?,?,?)'] * count)}"
 
 
 def _row(decision: Decision, now: float) -> tuple[bytes, str, bytes, float, int, bytes]:
-    """What `_PUT` takes."""
-    key, body = decision.key, wire.dump_decision(decision)
+    """Returns the parameters of `_PUT`."""
+    key, body = decision.key, serialization.dump_decision(decision)
     digest = bytes.fromhex(key.digest)
-    return digest, key.kernel, kin_of(key), now, seal(body, digest), body
+    return digest, key.kernel, related_prefix(key), now, checksum(body, digest), body
 
 
 class SqliteStore:
     """Decisions and trials in one file, in write-ahead mode: readers never wait, writers take turns.
 
-    What is acknowledged survives the death of any process at any moment. A power cut may lose the last moments,
-    never tear a record. A look-up costs one b-tree descent, whatever the size. Not for network file systems,
-    which do not lock as SQLite needs it: use a server's store there.
+    Acknowledged writes survive the death of any process at any time. A power cut may lose the last moments, but never
+    tears a record. A look-up is one b-tree descent, whatever the size. Not for network file systems, which lack the
+    locks that SQLite needs: use a server there.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).expanduser()
         self._file = SqliteFile(self.path)
-        self._bodies = Bodies(str(self.path))
+        self._reader = RecordReader(str(self.path))
 
     @classmethod
     def at(cls, location: str) -> SqliteStore:
-        """The store at a path, or at `sqlite:PATH`."""
+        """Opens the store at a path, or at `sqlite:PATH`."""
         return cls(location.removeprefix("sqlite:"))
 
     def get(self, key: Key) -> Decision | None:
-        """The decision for exactly this key."""
+        """Returns the decision for exactly this key."""
         digest = bytes.fromhex(key.digest)
         row = self._file.row(_GET, (digest,))
-        return self._bodies.decision(digest, row[0], row[1], key=key) if row else None
+        return self._reader.decision(digest, row[0], row[1], key=key) if row else None
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
-        """The decisions there are for `keys`, a few hundred to a statement."""
-        wanted = by_digest(keys)
-        found: dict[Key, Decision] = {}
-        for part in _parts(list(wanted), ASKED_AT_ONCE):
-            more = self._bodies.decisions(self._file.rows(_asking(len(part)), part), wanted)
-            found = found | more if found else more
-        return found
+        """Returns the decisions that exist for `keys`, a few hundred per statement."""
+        by_key_digest = by_digest(keys)
+        decisions: dict[Key, Decision] = {}
+        for digests in _batches(list(by_key_digest), KEYS_PER_STATEMENT):
+            rows = self._file.rows(_select_decisions(len(digests)), digests)
+            batch = self._reader.decisions(rows, by_key_digest)
+            decisions = decisions | batch if decisions else batch
+        return decisions
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
-        """Keep `decision`, and return the one that stands."""
-        key, row = decision.key, _row(decision, self._since())
+        """Stores `decision` and returns the one now stored."""
+        key, row = decision.key, _row(decision, self._latest_now())
         if replace:
             self._file.change(_PUT, row)
             return decision
-        if (standing := self.get(key)) is not None:
-            return standing
+        if (current := self.get(key)) is not None:
+            return current
         with self._file.writing() as connection:
-            found = connection.execute(_GET, row[:1]).fetchone()
-            if found and (standing := self._bodies.decision(row[0], found[0], found[1], key)) is not None:
-                return standing
+            stored = connection.execute(_GET, row[:1]).fetchone()
+            if stored and (current := self._reader.decision(row[0], stored[0], stored[1], key)) is not None:
+                return current
             connection.execute(_PUT, row)
         return decision
 
-    def _since(self) -> float:
-        """Now; a clock that was set back makes nothing old."""
+    def _latest_now(self) -> float:
+        """Returns the later of two clocks: a wall clock that was set back makes nothing old."""
         return max(time.time(), self._file.now())
 
     def fill(self, decisions: Sequence[Decision]) -> None:
-        """Take over what a farther store answered, in one transaction."""
-        now = self._since()
-        rows = sorted((_row(decision, now) for decision in decisions), key=itemgetter(0))  # as they will lie
+        """Copies decisions of a slower store, in one transaction."""
+        now = self._latest_now()
+        rows = sorted((_row(decision, now) for decision in decisions), key=itemgetter(0))  # in the order of the table
         with self._file.writing() as connection:
             connection.executemany(_PUT, rows)
 
-    def relatives(self, key: Key, most: int = 1000) -> Iterator[Decision]:
-        """Decisions of the same kin."""
-        rows = self._file.rows("SELECT digest, body, seal FROM decisions WHERE kin = ? LIMIT ?", (kin_of(key), most))
-        found = (self._bodies.decision(*row) for row in rows)
-        return (decision for decision in found if decision is not None and decision.key.kin == key.kin)
+    def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
+        """Yields up to `limit` decisions of related keys."""
+        select = "SELECT digest, body, seal FROM decisions WHERE kin = ? LIMIT ?"
+        rows = self._file.rows(select, (related_prefix(key), limit))
+        decisions = (self._reader.decision(*row) for row in rows)
+        return (
+            decision
+            for decision in decisions
+            if decision is not None and decision.key.related_digest == key.related_digest
+        )
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
-        """All decisions, or those of one kernel, read a page at a time."""
-        narrowed, given = ("", {}) if kernel is None else ("kernel = :kernel AND", {"kernel": kernel})
-        asked = (
-            f"SELECT digest, body, seal FROM decisions WHERE {narrowed} digest > :after ORDER BY digest LIMIT :count"
+        """Yields all decisions, or those of one kernel, read page by page."""
+        condition, params = ("", {}) if kernel is None else ("kernel = :kernel AND", {"kernel": kernel})
+        select = (
+            f"SELECT digest, body, seal FROM decisions WHERE {condition} digest > :after ORDER BY digest LIMIT :count"
         )
-        for digest, body, sealed in self._file.pages(asked, b"", **given):
-            decision = self._bodies.believed("a decision", read_decision, body, sealed, digest)
+        for digest, body, crc in self._file.pages(select, b"", **params):
+            decision = self._reader.read_or_skip("a decision", read_decision, body, crc, digest)
             if decision is not None and kernel in (None, decision.key.kernel):
                 yield decision
 
-    def history(self, key: Key) -> Sequence[Generation]:
-        """What stood for a key, oldest first."""
-        digest, found = bytes.fromhex(key.digest), []
-        for number, since, body, sealed in self._file.rows(_HISTORY, {"digest": digest}):
-            decision = self._bodies.believed("a decision", read_decision, body, sealed, digest)
+    def history(self, key: Key) -> Sequence[Revision]:
+        """Returns the revisions of a key, oldest first."""
+        digest, revisions = bytes.fromhex(key.digest), []
+        for number, since, body, crc in self._file.rows(_HISTORY, {"digest": digest}):
+            decision = self._reader.read_or_skip("a decision", read_decision, body, crc, digest)
             if decision is not None:
-                found.append(Generation(number, since, decision))
-        return found
+                revisions.append(Revision(number, since, decision))
+        return revisions
 
     def record(self, key: Key, trials: Sequence[Trial]) -> None:
-        """Append trials to the journal of a key, in one transaction."""
+        """Appends trials to the journal of a key, in one transaction."""
         if not trials:
             return
         digest, now = bytes.fromhex(key.digest), self._file.now()
-        bodies = wire.dump_trials(trials)
-        sealed = list(zip(seals(bodies, digest), bodies, strict=True))
+        bodies = serialization.dump_trials(trials)
+        records = list(zip(checksums(bodies, digest), bodies, strict=True))
         with self._file.writing() as connection:
             known = connection.execute("SELECT id FROM problems WHERE digest = ?", (digest,)).fetchone()
             problem = (
-                known[0] if known else connection.execute(_PROBLEM, (digest, key.kernel, wire.dump_key(key))).lastrowid
+                known[0]
+                if known
+                else connection.execute(_PROBLEM, (digest, key.kernel, serialization.dump_key(key))).lastrowid
             )
-            for part in _parts(sealed, RECORDED_AT_ONCE):
-                rows = chain.from_iterable((problem, now, *row) for row in part)
-                connection.execute(_recording(len(part)), list(rows))
+            for batch in _batches(records, TRIALS_PER_STATEMENT):
+                values = chain.from_iterable((problem, now, *record) for record in batch)
+                connection.execute(_insert_trials(len(batch)), list(values))
 
     def trials(self, key: Key) -> Iterator[Trial]:
-        """The journal of a key, in the order recorded, read a page at a time."""
+        """Yields the journal of a key in the order recorded, read page by page."""
         digest = bytes.fromhex(key.digest)
-        for _, body, sealed in self._file.pages(_TRIALS, 0, digest=digest):
-            if (trial := self._bodies.believed("a trial", read_trial, body, sealed, digest)) is not None:
+        for _, body, crc in self._file.pages(_TRIALS, 0, digest=digest):
+            if (trial := self._reader.read_or_skip("a trial", read_trial, body, crc, digest)) is not None:
                 yield trial
 
     def keys(self, kernel: str | None = None) -> Iterator[Key]:
-        """Keys that have a decision or a trial."""
+        """Yields the keys that have a decision or a trial."""
         seen: set[Key] = set()
         for decision in self.decisions(kernel):
             seen.add(decision.key)
             yield decision.key
         for _, body, digest in self._file.pages(_KEYS, 0, kernel=kernel):
-            key = self._bodies.believed("a key", read_key, body, digest)
+            key = self._reader.read_or_skip("a key", read_key, body, digest)
             if key is not None and key not in seen:
                 yield key
 
-    def tallies(self) -> Iterator[Tally]:
-        """How many trials each key has."""
-        for digest, body, count, last in self._file.rows(_TALLIES):
-            if (key := self._bodies.believed("a key", read_key, body, digest)) is not None:
-                yield Tally(key, count, last)
+    def trial_counts(self) -> Iterator[TrialCount]:
+        """Yields the number of trials of each key."""
+        for digest, body, count, last in self._file.rows(_TRIAL_COUNTS):
+            if (key := self._reader.read_or_skip("a key", read_key, body, digest)) is not None:
+                yield TrialCount(key, count, last)
 
-    def want(self, wants: Sequence[Want]) -> None:
-        """Add to what is known of each key."""
+    def record_misses(self, misses: Sequence[MissRecord]) -> None:
+        """Adds misses to the totals of their keys."""
         now = self._file.now()
         with self._file.writing() as connection:
-            for want in wants:
-                key = (bytes.fromhex(want.key.digest), want.key.kernel, wire.dump_key(want.key))
-                connection.execute(_WANT, (*key, want.calls, want.seconds, now, want.target, want.recipe))
+            for miss in misses:
+                key = (bytes.fromhex(miss.key.digest), miss.key.kernel, serialization.dump_key(miss.key))
+                connection.execute(_RECORD_MISS, (*key, miss.calls, miss.seconds, now, miss.target, miss.recipe))
 
-    def wanted(self, kernel: str | None = None) -> Iterator[Want]:
-        """What is still undecided, most seconds first."""
-        for digest, body, *rest in self._file.rows(_WANTED, {"kernel": kernel}):
-            if (key := self._bodies.believed("a key", read_key, body, digest)) is not None:
-                yield Want(key, *rest)
+    def misses(self, kernel: str | None = None) -> Iterator[MissRecord]:
+        """Yields the keys that are still undecided, most seconds first."""
+        for digest, body, *totals in self._file.rows(_MISSES, {"kernel": kernel}):
+            if (key := self._reader.read_or_skip("a key", read_key, body, digest)) is not None:
+                yield MissRecord(key, *totals)
 
     def claim(self, name: str, owner: str, seconds: float) -> bool:
-        """Take the lease, or renew it; time is that since boot, and another boot's leases have ended."""
-        claim = {"name": name, "owner": owner, "boot": boot(), "now": uptime(), "seconds": seconds}
+        """Acquires or renews the lease, timed by the uptime; leases of an earlier boot have expired."""
+        claim = {"name": name, "owner": owner, "boot": boot_id(), "now": uptime(), "seconds": seconds}
         return self._file.change(_CLAIM, claim) == 1
 
     def release(self, name: str, owner: str) -> None:
-        """Give the lease back."""
+        """Releases the lease."""
         self._file.change("DELETE FROM leases WHERE name = ? AND owner = ?", (name, owner))
 
-    def fetch(self, shelf: str, names: Sequence[str]) -> dict[str, bytes]:
-        """What there is under `names` and has not expired."""
-        found: dict[str, bytes] = {}
+    def fetch(self, namespace: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Returns the entries under `names` that exist and have not expired."""
+        entries: dict[str, bytes] = {}
         now = self._file.now()
-        for part in _parts(names, ASKED_AT_ONCE):
-            marks = ",".join("?" * len(part))
+        for batch in _batches(names, KEYS_PER_STATEMENT):
+            marks = ",".join("?" * len(batch))
             rows = self._file.rows(
                 f"SELECT name, body, seal FROM entries WHERE shelf = ? AND until > ? AND name IN ({marks})",
-                (shelf, now, *part),
+                (namespace, now, *batch),
             )
-            found.update(self._entries(shelf, rows))
-        return found
+            entries.update(self._read_entries(namespace, rows))
+        return entries
 
-    def keep(self, shelf: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True) -> bytes:
-        """Keep `body`, and return what stands."""
+    def keep(
+        self, namespace: str, name: str, body: bytes, *, seconds: float | None = None, replace: bool = True
+    ) -> bytes:
+        """Stores `body` and returns what is now stored."""
         now = self._file.now()
-        row = (shelf, name, now, inf if seconds is None else now + seconds, seal(body, entry_place(shelf, name)), body)
+        until, crc = inf if seconds is None else now + seconds, checksum(body, entry_context(namespace, name))
+        row = (namespace, name, now, until, crc, body)
         if replace:
             self._file.change(_KEEP, row)
             return body
-        if standing := self.fetch(shelf, [name]):
-            return standing[name]
+        if current := self.fetch(namespace, [name]):
+            return current[name]
         with self._file.writing() as connection:
-            found = connection.execute(
-                "SELECT name, body, seal FROM entries WHERE shelf = ? AND name = ? AND until > ?", (shelf, name, now)
+            rows = connection.execute(
+                "SELECT name, body, seal FROM entries WHERE shelf = ? AND name = ? AND until > ?",
+                (namespace, name, now),
             ).fetchall()
-            if standing := dict(self._entries(shelf, found)):
-                return standing[name]
+            if current := dict(self._read_entries(namespace, rows)):
+                return current[name]
             connection.execute(_KEEP, row)
         return body
 
-    def entries(self, shelf: str) -> Iterator[tuple[str, bytes]]:
-        """Everything on a shelf, oldest first."""
-        rows = self._file.pages(_ENTRIES, 0, shelf=shelf, now=self._file.now())
-        return self._entries(shelf, (row[1:] for row in rows))
+    def entries(self, namespace: str) -> Iterator[tuple[str, bytes]]:
+        """Yields all entries of a namespace, oldest first."""
+        rows = self._file.pages(_ENTRIES, 0, shelf=namespace, now=self._file.now())
+        return self._read_entries(namespace, (row[1:] for row in rows))
 
-    def _entries(self, shelf: str, rows: Iterable[tuple[str, bytes, int]]) -> Iterator[tuple[str, bytes]]:
-        for name, body, sealed in rows:
-            read = self._bodies.believed("an entry", read_entry, body, sealed, shelf, name)
-            if read is not None:
-                yield name, read
+    def _read_entries(self, namespace: str, rows: Iterable[tuple[str, bytes, int]]) -> Iterator[tuple[str, bytes]]:
+        for name, body, crc in rows:
+            content = self._reader.read_or_skip("an entry", read_entry, body, crc, namespace, name)
+            if content is not None:
+                yield name, content
 
-    def clear(self, shelf: str, *, most: int = 0) -> int:
-        """Drop the oldest entries until at most `most` are left."""
+    def clear(self, namespace: str, *, keep: int = 0) -> int:
+        """Removes all but the newest `keep` entries and returns how many were removed."""
         oldest = "SELECT id FROM entries WHERE shelf = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
-        return self._file.change(f"DELETE FROM entries WHERE id IN ({oldest})", (shelf, most))
+        return self._file.change(f"DELETE FROM entries WHERE id IN ({oldest})", (namespace, keep))
 
-    def stats(self) -> Stats:
-        """How much is kept."""
-        from tunewright.stores.sqlite import upkeep  # noqa: PLC0415 - a launch never needs it
+    def stats(self) -> StoreStats:
+        """Returns how much is stored."""
+        from tunewright.stores.sqlite import maintenance  # noqa: PLC0415 - a launch never needs it
 
-        return upkeep.SqlitePiles(self._file).stats()
+        return maintenance.SqliteTables(self._file).stats()
 
-    def trim(self, bounds: Bounds) -> Stats:
-        """Drop what is beyond `bounds`, a few hundred records at a time, and give the space back."""
-        from tunewright.stores.sqlite import upkeep  # noqa: PLC0415 - as above
+    def trim(self, limits: RetentionLimits) -> StoreStats:
+        """Removes records beyond `limits`, a few hundred at a time, and shrinks the file."""
+        from tunewright.stores.sqlite import maintenance  # noqa: PLC0415 - as above
 
-        return upkeep.trim(self._file, bounds)
+        return maintenance.trim(self._file, limits)
 
     def faults(self) -> Iterator[str]:
-        """Every record that cannot be believed, and what SQLite itself finds wrong with the file."""
-        from tunewright.stores.sqlite import upkeep  # noqa: PLC0415 - as above
+        """Yields one sentence for each damaged record, and what SQLite itself finds wrong with the file."""
+        from tunewright.stores.sqlite import maintenance  # noqa: PLC0415 - as above
 
-        return upkeep.faults(self._file)
+        return maintenance.find_faults(self._file)

@@ -1,4 +1,4 @@
-"""Tuners: ours and its peers behind one small adapter, choosing on a simulated machine as they do on a real one."""
+"""Adapters of this library and other tuners to the simulated machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import numpy as np
 
 from tunewright.cases.inputs import Inputs
 from tunewright.errors import PluginError, TunewrightError
-from tunewright.measure.attempt import Bench
+from tunewright.measure.evaluator import Evaluator
 from tunewright.model.decision import Problem
 from tunewright.model.device import Device
 from tunewright.model.key import Key
-from tunewright.model.signature import Reading, Signature
+from tunewright.model.signature import CallSignature, Signature
 from tunewright.ports.backend import Kernel, Launch
 from tunewright.session import Session
 from tunewright.settings import Settings
@@ -29,49 +29,49 @@ from tunewright.spaces.config import Config
 from tunewright.spaces.rule import Knob
 from tunewright.spaces.space import Space
 from tunewright.stores.memory import MemoryStore
-from tunewright.testing.torture.machine import Crash, Machine, Refused
+from tunewright.testing.torture.machine import Crash, Refused, SimulatedMachine
 
 
-class Lost(TunewrightError):
-    """A tuning that ended without a choice, though candidates work."""
+class NoChoice(TunewrightError):
+    """Raised when a tuning ends without a choice although candidates work."""
 
 
 class Tuner(Protocol):
-    """A way to choose."""
+    """A tuner under test."""
 
     name: str
 
-    def choose(self, machine: Machine) -> int:
-        """The candidate settled on. What is raised must be a TunewrightError, and means that the work is lost."""
+    def choose(self, machine: SimulatedMachine) -> int:
+        """Returns the chosen candidate; raises a TunewrightError if the tuning is lost."""
         ...
 
 
-class Ours:
-    """This library: a session's trials of every candidate, the race of the finalists, and the decision."""
+class TunewrightTuner:
+    """This library: trials of every candidate, the race of the finalists, and the decision."""
 
     name = "tunewright"
 
-    def choose(self, machine: Machine) -> int:
-        """What `Session.tune` decides."""
-        kernel = Kernel("torture", _nothing, (), Path())
-        backend, default = _Simulated(machine), Config(candidate=machine.default)
+    def choose(self, machine: SimulatedMachine) -> int:
+        """Returns the decision of `Session.tune`."""
+        kernel = Kernel("torture", _empty_kernel, (), Path())
+        backend, default = _SimulatedBackend(machine), Config(candidate=machine.default)
         key = backend.key(kernel, Signature(()), {"threads": "1"})
         problem = Problem(key, Space(Knob("candidate", range(machine.candidates))), default)
         session = Session(Settings(pool="serial", strategy="exhaustive", trials=0), store=MemoryStore())
-        return int(session.tune(problem, Bench(backend, kernel, (Inputs(),), default)).config["candidate"])
+        return int(session.tune(problem, Evaluator(backend, kernel, (Inputs(),), default)).config["candidate"])
 
 
-def _nothing() -> None: ...
+def _empty_kernel() -> None: ...
 
 
-class _Simulated:
+class _SimulatedBackend:
     """A backend whose kernels are the candidates of a machine."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: SimulatedMachine) -> None:
         self.machine = machine
 
-    def signature(self, kernel: Kernel) -> Reading:
-        return Reading.of(kernel.parameters)
+    def signature(self, kernel: Kernel) -> CallSignature:
+        return CallSignature.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
         return Key(kernel.name, "simulated", signature, Device("simulated", "simulated", "none"), {}, mode)
@@ -88,7 +88,7 @@ class _Simulated:
 
 
 class _Launch:
-    def __init__(self, machine: Machine, candidate: int) -> None:
+    def __init__(self, machine: SimulatedMachine, candidate: int) -> None:
         self.machine, self.candidate = machine, candidate
 
     def __call__(self) -> None:
@@ -109,7 +109,7 @@ class _Timer:
 
 
 class DoBench:
-    """The way of Triton 3.9.0: `do_bench` on each config in turn, and the least median.
+    """Triton 3.9.0: `do_bench` on each config in turn, and the smallest median.
 
     Step for step what `triton.testing.do_bench` and `triton.runtime.autotuner` do, milliseconds and all; there is no
     cache to clear. A config out of resources counts as infinitely slow; any other error ends the tuning.
@@ -120,12 +120,12 @@ class DoBench:
     def __init__(self, warmup: float = 25, rep: float = 100) -> None:
         self.warmup, self.rep = warmup, rep
 
-    def choose(self, machine: Machine) -> int:
-        """The first config with the least quantiles."""
+    def choose(self, machine: SimulatedMachine) -> int:
+        """Returns the first config with the smallest quantiles."""
         timings = {i: self._bench(machine, i) for i in range(machine.candidates)}
         return min(timings, key=lambda i: timings[i])
 
-    def _bench(self, machine: Machine, candidate: int) -> list[float]:
+    def _bench(self, machine: SimulatedMachine, candidate: int) -> list[float]:
         try:
             machine.run(candidate)
             estimate = machine.run(candidate, 5) * 1e3 / 5
@@ -135,7 +135,7 @@ class DoBench:
         except Refused:
             return [math.inf, math.inf, math.inf]
         except (ZeroDivisionError, ValueError) as error:  # the estimate was 0, or no number
-            raise Lost(f"do_bench raised {type(error).__name__}: {error}") from error
+            raise NoChoice(f"do_bench raised {type(error).__name__}: {error}") from error
         return [_quantile(times, q) for q in (0.5, 0.2, 0.8)]
 
 
@@ -151,7 +151,7 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int)
 
 
 class KernelTuner:
-    """Kernel Tuner itself: `tune_kernel` by brute force with its own iterations and its own mean.
+    """Kernel Tuner: `tune_kernel` by brute force with its own iterations and mean.
 
     It compiles and times a C function that calls back into the machine and returns the milliseconds read there, as its
     C kernels do. A launch that fails is raised by an observer, within the tool's own loop, so that the tool judges it.
@@ -166,8 +166,8 @@ class KernelTuner:
         except ImportError as error:
             raise PluginError("this tuner needs Kernel Tuner; pip install kernel_tuner==1.5.0") from error
 
-    def choose(self, machine: Machine) -> int:
-        """The best config it found."""
+    def choose(self, machine: SimulatedMachine) -> int:
+        """Returns the best config that it finds."""
         failures: list[Crash] = []
 
         def launch(candidate: int) -> float:
@@ -179,20 +179,20 @@ class KernelTuner:
 
         callback = _CALLBACK(launch)
         pointer = np.int64(ctypes.cast(callback, ctypes.c_void_p).value or 0)
-        # It writes what it compiles to the current folder, prints what fails, and warns that there are no threads.
+        # It writes to the current folder, prints failures, and warns about threads.
         with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _, found = self._tool.tune_kernel(
+            _, environment = self._tool.tune_kernel(
                 "launch", _SOURCE, 1, [pointer], {"candidate": list(range(machine.candidates))},
                 lang="C", compiler="gcc", strategy="brute_force", quiet=True, observers=[self._raiser(failures)],
             )  # fmt: skip
-        best = found["best_config"]
+        best = environment["best_config"]
         if "__error__" in best:
-            raise Lost("kernel_tuner found no config that works")
+            raise NoChoice("kernel_tuner found no config that works")
         return int(best["candidate"])
 
     def _raiser(self, failures: list[Crash]) -> Any:
-        """An observer of the tool's that raises what a launch could not."""
+        """Returns an observer that raises the failures of launches."""
 
         def after_start(observer: Any) -> None:
             if failures:

@@ -1,1 +1,0 @@
-"""Inductor: what of PyTorch's compiler is not public, behind one door."""

@@ -1,1 +1,0 @@
-"""Triton: kernels for GPUs, compiled with or without one."""

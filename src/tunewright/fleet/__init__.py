@@ -1,0 +1,1 @@
+"""Many kernels, shapes and devices: campaigns, and a pool on Ray."""

@@ -1,1 +1,0 @@
-"""Triton: a drop-in for `triton.autotune` that keys rightly, races, and remembers."""

@@ -1,0 +1,1 @@
+"""Tuned kernels: the `tune` decorator, its options and the generated call."""

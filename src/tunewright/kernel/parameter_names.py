@@ -1,0 +1,61 @@
+"""Checks that a kernel, its arguments and its space agree on names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from tunewright.backends.python import Python
+from tunewright.errors import SignatureError, SpaceError
+from tunewright.kernel.buckets import Buckets
+from tunewright.kernel.declaration import Declaration
+from tunewright.model.signature import Parameter
+from tunewright.ports.backend import Backend
+from tunewright.spaces.space import Space
+
+
+class DeclaredKernel(Protocol):
+    """The parts of a tuned kernel that have names."""
+
+    function: Callable[..., Any]
+    space: Space
+    backend: Backend
+    buckets: Buckets
+    declaration: Declaration
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel."""
+        ...
+
+    @property
+    def dims(self) -> Sequence[str]:
+        """The names of sizes."""
+        ...
+
+
+def check_names(kernel: DeclaredKernel) -> None:
+    """Raises SpaceError or SignatureError for a declaration whose calls could only fail."""
+    parameters = list(inspect.signature(kernel.function).parameters)
+    own = [parameter.name for parameter in kernel.parameters]
+    if inspect.iscoroutinefunction(kernel.function) or own[:1] == ["self"]:
+        raise SignatureError(f"{kernel.name}: a kernel is a plain function, no coroutine and no method")
+    if isinstance(kernel.backend, Python) and not kernel.space.variants:
+        if unknown := [name for name in kernel.space.names if name not in parameters]:
+            raise SpaceError(f"{kernel.name} takes no argument {unknown[0]!r}; a Python kernel takes knobs by name")
+        if parameters[: len(own)] != own:
+            raise SpaceError(f"{kernel.name}: knobs come after the other arguments, best after a *")
+    unknown_sizes = [n for case in kernel.declaration.cases for n in case.sizes if n not in kernel.dims]
+    if unknown_sizes:
+        raise SignatureError(
+            f"a case sizes {unknown_sizes[0]!r}; {kernel.name} has {', '.join(kernel.dims) or 'no names'}"
+        )
+    if shared := set(kernel.dims) & set(kernel.space.names):
+        raise SpaceError(f"{', '.join(sorted(shared))} names both a knob and a dimension; rename one")
+    if unknown := [name for name in kernel.buckets if name not in kernel.dims]:
+        raise SignatureError(
+            f"buckets name {', '.join(unknown)}, but no argument has such a dimension; "
+            f'declare it, as in `a: In("{unknown[0]}")`'
+        )

@@ -1,0 +1,1 @@
+"""Checks that a key has the fields it needs, and no others."""

@@ -1,1 +1,0 @@
-"""Strategies compared on recordings, without a device."""

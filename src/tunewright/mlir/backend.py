@@ -1,0 +1,170 @@
+"""Backend for MLIR payloads: the config selects the schedule that builds the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tunewright.backends.host import cpu, digest
+from tunewright.errors import BackendError, SignatureError
+from tunewright.measure.clock import HostTimer
+from tunewright.mlir import compiler
+from tunewright.mlir.launch import MlirLaunch, load_openmp
+from tunewright.mlir.payload import Payload
+from tunewright.mlir.plan import SchedulePlan
+from tunewright.mlir.schedule import Schedule
+from tunewright.mlir.script import TransformScript
+from tunewright.model.key import Key
+from tunewright.model.signature import CallSignature, Signature
+from tunewright.ports.backend import Kernel, Launch
+from tunewright.spaces.config import Config
+from tunewright.stores import artifacts
+
+ScheduleSource = (
+    SchedulePlan | Schedule | TransformScript | str | Callable[[Config], "Schedule | TransformScript | str"]
+)
+
+_WHITESPACE = re.compile(r'(?P<keep>"(?:\\.|[^"\\])*")|(?:\s|//[^\n]*)+')
+_DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "i8": "int8", "i16": "int16", "i32": "int32",
+          "i64": "int64", "i1": "bool"}  # fmt: skip
+
+
+class Mlir:
+    """Builds a payload with a plan, one schedule or transform script, or a function from config to one.
+
+    The artifact is machine code in a shared library: a process that finds it built needs no compiler.
+    """
+
+    def __init__(self, payload: Payload | str, schedule: ScheduleSource, *, threads: int = 1) -> None:
+        if threads < 1:
+            raise BackendError(f"a kernel runs on 1 thread or more, not on {threads}")
+        self.payload = payload if isinstance(payload, Payload) else Payload(payload)
+        self.schedule, self.threads = schedule, threads
+        self.entry = compiler.entry_point(self.payload.text)
+        self.types = argument_types(self.payload.text, self.entry)
+
+    def script(self, config: Mapping[str, Any]) -> TransformScript:
+        """Returns the transform script of a config."""
+        schedule: Any = self.schedule
+        if isinstance(schedule, SchedulePlan):
+            schedule = schedule.schedule(config)
+        elif callable(schedule):
+            schedule = schedule(Config(config))
+        if isinstance(schedule, Schedule):
+            return schedule.script()
+        return schedule if isinstance(schedule, TransformScript) else TransformScript.parse(schedule)
+
+    def signature(self, kernel: Kernel) -> CallSignature:
+        """Returns the call signature of a kernel."""
+        return CallSignature.of(kernel.parameters)
+
+    def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
+        """Returns the key: the normalized payload, this CPU, and the compiler's release."""
+        self._check(kernel, signature)
+        source = digest(normalize_mlir(self.payload.text), str(self.threads))
+        return Key(kernel.name, source, signature, cpu(), _toolchain(_torch_mlir_release(kernel)), mode)
+
+    def _check(self, kernel: Kernel, signature: Signature) -> None:
+        """Raise an error for arrays that do not match the payload's arguments."""
+        if len(self.types) != len(kernel.parameters):
+            raise SignatureError(f"the payload takes {len(self.types)} arguments, the kernel {len(kernel.parameters)}")
+        for parameter, text, kind in zip(kernel.parameters, signature.args, self.types, strict=True):
+            if not kind.startswith("memref"):
+                continue
+            if text.rpartition("]")[2].startswith(":"):
+                raise SignatureError(
+                    f"{parameter.name} is {text}, but the payload takes contiguous arrays: "
+                    f"pass np.ascontiguousarray({parameter.name})"
+                )
+            dtype, _, inside = text.rstrip("]").partition("[")
+            sizes = [signature.dims.get(dim, dim) for dim in inside.split(",") if dim]
+            *expected, element = kind.removeprefix("memref<").rstrip(">").split("x")
+            fits = len(sizes) == len(expected) and all(
+                dim in ("?", str(size)) for dim, size in zip(expected, sizes, strict=True)
+            )
+            if dtype != _DTYPES.get(element, element) or not fits:
+                raise SignatureError(
+                    f"{parameter.name} is {dtype}[{','.join(map(str, sizes))}], the payload takes {kind}"
+                )
+
+    def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
+        """Returns a shared library, from the cache if it was built from the same texts before."""
+        script = self.script(config)
+        text, passes = normalize_mlir(self.payload.text), compiler.lowering_passes(script.options, self.threads)
+        # The code is for this processor, so the processor is part of the name.
+        release = _torch_mlir_release(kernel)
+        name = f"{digest(release, text, str(script), passes, *cpu().features, cpu().model)}.so"
+        if cached := artifacts.find_artifact(kernel, name):
+            return cached
+        source = digest(text, str(self.threads))
+        label = artifacts.ArtifactLabel(
+            name, kernel.name, source, config, signature, _toolchain(compiler.installed_release())
+        )
+        return self._compile(kernel, script, label)
+
+    def _compile(self, kernel: Kernel, script: TransformScript, label: artifacts.ArtifactLabel) -> Path:
+        import tempfile  # noqa: PLC0415 - a cached launch never needs it
+
+        if kernel.artifacts is not None:
+            kernel.artifacts.before_compile(kernel.name)
+        library = load_openmp() if self.threads > 1 else ""
+        folder = artifacts.artifact_path(kernel.cache, label.name).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            unit, shared = Path(scratch) / "kernel.o", Path(scratch) / "kernel.so"
+            compiler.compile_object(self.payload.text, script, unit, threads=self.threads, openmp=library)
+            _link(unit, shared)
+            return artifacts.save_artifact(kernel.cache, shared, label)
+
+    def load(self, kernel: Kernel, artifact: Path) -> Launch:
+        """Returns the payload's function as a launch for numpy arrays and scalars."""
+        if self.threads > 1:
+            load_openmp()
+        library = ctypes.CDLL(str(artifact))
+        return MlirLaunch(library[f"_mlir_ciface_{self.entry}"], kernel.parameters, self.types)
+
+    def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> HostTimer:
+        """Returns a timer of calls, conversion of the arguments included."""
+        return HostTimer(partial(launch, *args), threads)
+
+
+def _toolchain(release: str) -> dict[str, str]:
+    return {"torch-mlir": release}
+
+
+def _torch_mlir_release(kernel: Kernel) -> str:
+    """Returns the release that built the store's artifact, else the installed one."""
+    return artifacts.resolve_tool_version(kernel, _toolchain, "torch-mlir", compiler.installed_release)
+
+
+def normalize_mlir(text: str) -> str:
+    """Returns MLIR text without comments and with normalized whitespace."""
+    return _WHITESPACE.sub(lambda match: match["keep"] or " ", text).strip()
+
+
+def argument_types(payload: str, entry: str) -> list[str]:
+    """Returns the argument types of the payload's function."""
+    start = re.search(rf"@{re.escape(entry)}\s*\(([^)]*)\)", payload)
+    if start is None:
+        raise BackendError(f"cannot read the arguments of {entry} in the payload")
+    types = [part.partition(":")[2].strip() for part in re.split(r",(?![^<]*>)", start[1]) if part.strip()]
+    return [text.partition("{")[0].strip() for text in types]
+
+
+def _link(unit: Path, library: Path) -> None:
+    """Link object code into a shared library with the available linker."""
+    import shutil  # noqa: PLC0415 - as in build
+    import subprocess  # noqa: PLC0415
+
+    command = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "ld"))), None)
+    if command is None:
+        raise BackendError("no linker found (looked for cc, gcc, clang, ld); install gcc or clang")
+    process = subprocess.run(
+        [command, "-shared", "-o", str(library), str(unit)], capture_output=True, text=True, check=False
+    )
+    if process.returncode:
+        raise BackendError(f"linking failed: {process.stderr.strip()[:300]}")

@@ -1,0 +1,233 @@
+"""Builder of MLIR payloads (linalg on tensors) with the loops and indexing maps of each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Size = int | None
+"""Size of a dimension; None if it is known only at a call."""
+
+
+@dataclass(frozen=True)
+class LinalgOp:
+    """A linalg operation: its loops by name, the reduction loops, and the indexing of its operands.
+
+    `reads` has each operand with its index expression, such as ("a", "i,k"); also the result if it is accumulated.
+    """
+
+    name: str
+    loops: tuple[str, ...]
+    reductions: frozenset[str]
+    reads: tuple[tuple[str, str], ...]
+    writes: tuple[str, str]
+    sizes: tuple[Size, ...] = ()
+    kind: str = "linalg.generic"
+
+
+@dataclass(frozen=True)
+class PayloadArgument:
+    """An argument of a payload's function: a float32 array."""
+
+    name: str
+    shape: tuple[Size, ...]
+    written: bool = False
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A computation without a schedule: MLIR text, and its operations as seen from Python.
+
+    `reference` computes the same from the input arrays, in their precision.
+    """
+
+    text: str
+    arguments: tuple[PayloadArgument, ...] = ()
+    operations: tuple[LinalgOp, ...] = ()
+    reference: Callable[..., Any] | None = None
+    name: str = "kernel"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def find(self, name: str) -> LinalgOp:
+        """Returns the operation with that name."""
+        return next(op for op in self.operations if op.name == name)
+
+
+def type_text(kind: str, shape: Sequence[Size]) -> str:
+    """Returns a type such as `tensor<8x?xf32>`."""
+    sizes = "".join("?x" if size is None else f"{size}x" for size in shape)
+    return f"{kind}<{sizes}f32>"
+
+
+class PayloadBuilder:
+    """Builds a payload operation by operation; values are referred to by name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._arguments: list[PayloadArgument] = []
+        self._lines: list[str] = []
+        self._operations: list[LinalgOp] = []
+        self._shapes: dict[str, tuple[Size, ...]] = {}
+        self._rows = ""
+        self._constants: dict[str, str] = {}
+
+    def input(self, name: str, *shape: Size) -> str:
+        """Add an array that is read."""
+        return self._add_argument(PayloadArgument(name, shape))
+
+    def output(self, name: str, *shape: Size) -> str:
+        """Add the array that is written."""
+        return self._add_argument(PayloadArgument(name, shape, written=True))
+
+    def _add_argument(self, argument: PayloadArgument) -> str:
+        name, memory, tensor = argument.name, type_text("memref", argument.shape), type_text("tensor", argument.shape)
+        writable = " writable" if argument.written else ""
+        self._lines.append(f"%{name} = bufferization.to_tensor %{name}_m restrict{writable} : {memory} to {tensor}")
+        if None in argument.shape and not self._rows:
+            self._rows = "%rows"
+            self._lines += ["%zeroth = arith.constant 0 : index", f"%rows = memref.dim %{name}_m, %zeroth : {memory}"]
+        self._arguments.append(argument)
+        self._shapes[name] = argument.shape
+        return name
+
+    def constant(self, value: float) -> str:
+        """Returns the name of a constant; equal ones are written once."""
+        text = f"{value:.12e}" if abs(value) != float("inf") else ("0xFF800000" if value < 0 else "0x7F800000")
+        if text not in self._constants:
+            self._constants[text] = f"%k{len(self._constants)}"
+        return self._constants[text]
+
+    def empty(self, name: str, *shape: Size) -> str:
+        """Add an uninitialized tensor."""
+        sizes = self._rows if None in shape else ""
+        self._lines.append(f"%{name} = tensor.empty({sizes}) : {type_text('tensor', shape)}")
+        self._shapes[name] = shape
+        return name
+
+    def fill(self, name: str, into: str, value: float = 0.0) -> str:
+        """Add a fill of `into` with one value."""
+        kind = type_text("tensor", self._shapes[into])
+        constant = self.constant(value)
+        self._lines.append(f"%{name} = linalg.fill ins({constant} : f32) outs(%{into} : {kind}) -> {kind}")
+        self._shapes[name] = self._shapes[into]
+        loops = tuple(f"d{i}" for i in range(len(self._shapes[name])))
+        self._operations.append(
+            LinalgOp(name, loops, frozenset(), (), (name, ",".join(loops)), self._shapes[name], "linalg.fill")
+        )
+        return name
+
+    def named(self, name: str, op: str, loops: str, reads: Mapping[str, str], into: tuple[str, str]) -> str:
+        """Add a named contraction of linalg, such as `linalg.matmul`; upper-case loops are reductions."""
+        out, index = into
+        kinds = ", ".join(type_text("tensor", self._shapes[operand]) for operand in reads)
+        kind = type_text("tensor", self._shapes[out])
+        values = ", ".join(f"%{operand}" for operand in reads)
+        self._lines.append(f"%{name} = {op} ins({values} : {kinds}) outs(%{out} : {kind}) -> {kind}")
+        self._shapes[name] = self._shapes[out]
+        self._add_op(name, loops, {**reads, out: index}, index, op)
+        return name
+
+    def generic(self, name: str, loops: str, reads: Mapping[str, str], into: tuple[str, str], body: OpBody) -> str:
+        """Add a `linalg.generic`: `body` computes the result from the operands; upper-case loops are reductions."""
+        out, index = into
+        order = [loop for loop in loops.split(",") if loop]
+        maps = [f"affine_map<({loops.lower()})->({text})>" for text in [*reads.values(), index]]
+        iterators = ", ".join('"reduction"' if loop.isupper() else '"parallel"' for loop in order)
+        types, kind = [type_text("tensor", self._shapes[arg]) for arg in reads], type_text("tensor", self._shapes[out])
+        ins = f"ins({', '.join(f'%{operand}' for operand in reads)} : {', '.join(types)}) " if reads else ""
+        lines, result = body.lines(self, [f"%in{i}" for i in range(len(reads))], "%was")
+        parameters = ", ".join([*(f"%in{i}: f32" for i in range(len(reads))), "%was: f32"])
+        self._lines += [
+            f"%{name} = linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{iterators}]}} "
+            f"{ins}outs(%{out} : {kind}) {{",
+            f"  ^bb0({parameters}):",
+            *(f"    {line}" for line in lines),
+            f"    linalg.yield {result} : f32",
+            f"}} -> {kind}",
+        ]
+        self._shapes[name] = self._shapes[out]
+        self._add_op(name, loops, {**reads, out: index} if body.reads_result else dict(reads), index)
+        return name
+
+    def _add_op(
+        self, name: str, loops: str, reads: Mapping[str, str], index: str, kind: str = "linalg.generic"
+    ) -> None:
+        order = tuple(loop.lower() for loop in loops.split(","))
+        reductions = frozenset(loop.lower() for loop in loops.split(",") if loop.isupper())
+        loop_sizes: dict[str, Size] = {}
+        for operand, text in reads.items():
+            for part, size in zip(text.split(","), self._shapes[operand], strict=True):
+                if part in order:
+                    loop_sizes.setdefault(part, size)
+        for part, size in zip(index.split(","), self._shapes[name], strict=True):
+            loop_sizes.setdefault(part, size)
+        sizes = tuple(loop_sizes.get(loop) for loop in order)
+        self._operations.append(LinalgOp(name, order, reductions, tuple(reads.items()), (name, index), sizes, kind))
+
+    def finish(self, result: str, reference: Callable[..., Any], **sizes: int) -> Payload:
+        """Returns the payload that stores `result` in the output array."""
+        out = next(argument for argument in self._arguments if argument.written)
+        tensor, memory = type_text("tensor", out.shape), type_text("memref", out.shape)
+        heads = ", ".join(f"%{arg.name}_m: {type_text('memref', arg.shape)}" for arg in self._arguments)
+        constants = [f"{name} = arith.constant {text} : f32" for text, name in self._constants.items()]
+        lines = [
+            *constants,
+            *self._lines,
+            f"bufferization.materialize_in_destination %{result} in restrict writable %{out.name}_m : "
+            f"({tensor}, {memory}) -> ()",
+            "return",
+        ]
+        body = "\n".join(f"    {line}" for line in lines)
+        text = (
+            f"module {{\n  func.func @{self.name}({heads}) attributes {{llvm.emit_c_interface}} {{\n{body}\n  }}\n}}\n"
+        )
+        return Payload(text, tuple(self._arguments), tuple(self._operations), reference, self.name, sizes)
+
+
+class OpBody:
+    """Body of an operation: computes one element, instruction by instruction."""
+
+    def __init__(self, compute: Callable[[ScalarBuilder, list[str], str], str], *, reads_result: bool = False) -> None:
+        self._compute, self.reads_result = compute, reads_result
+
+    def lines(self, builder: PayloadBuilder, reads: list[str], result: str) -> tuple[list[str], str]:
+        """Returns the instructions and the name of their result."""
+        scalar = ScalarBuilder(builder)
+        return scalar.lines, self._compute(scalar, reads, result)
+
+
+class ScalarBuilder:
+    """Builds instructions on scalars, which the compiler vectorizes."""
+
+    def __init__(self, builder: PayloadBuilder) -> None:
+        self._builder, self.lines = builder, list[str]()
+
+    def __call__(self, op: str, *operands: str | float) -> str:
+        """Add an instruction on float32, such as `addf`. Returns the name of its result."""
+        names = [self._builder.constant(value) if isinstance(value, int | float) else value for value in operands]
+        return self.emit(f"{op if '.' in op else f'arith.{op}'} {', '.join(names)} : f32")
+
+    def emit(self, text: str) -> str:
+        """Add an instruction given as text. Returns the name of its result."""
+        name = f"%v{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def exp(self, x: str) -> str:
+        """Returns exp(x) for x from -87 to 88, to about one unit in the last place of float32 (Cephes)."""
+        x = self("maximumf", self("minimumf", x, 88.0), -87.0)
+        power = self("math.roundeven", self("mulf", x, 1.44269504088896))
+        rest = self("math.fma", power, 2.12194440e-4, self("math.fma", power, -0.693359375, x))
+        series = self("math.fma", 1.9875691500e-4, rest, 1.3981999507e-3)
+        for term in (8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
+            series = self("math.fma", series, rest, term)
+        series = self("addf", self("math.fma", series, self("mulf", rest, rest), rest), 1.0)
+        whole = self.emit(f"arith.fptosi {power} : f32 to i32")
+        bias, shift = (self.emit(f"arith.constant {number} : i32") for number in (127, 23))
+        biased = self.emit(f"arith.addi {whole}, {bias} : i32")
+        shifted = self.emit(f"arith.shli {biased}, {shift} : i32")
+        return self("mulf", series, self.emit(f"arith.bitcast {shifted} : i32 to f32"))

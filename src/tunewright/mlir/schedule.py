@@ -1,0 +1,367 @@
+"""Schedules written in Python, checked as they are written and printed as transform scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tunewright.mlir.handles import ANY, Handle, ScheduleBuilder
+
+REASSOCIATE = "reassociate-fp-reductions"
+"""Option of the lowering that allows any order of additions."""
+
+VALUE = "!transform.any_value"
+GENERIC, PACK, TRANSPOSE = (f'!transform.op<"linalg.{name}">' for name in ("generic", "pack", "transpose"))
+
+CLEANUP_PATTERNS = ("canonicalization", "linalg.tiling_canonicalization")
+"""Patterns that simplify the result of a step."""
+
+_LOWERING = (
+    ("vector.lower_contraction lowering_strategy = outerproduct",),
+    ("vector.transfer_to_scf max_transfer_rank = 1 full_unroll = true",),
+    ("vector.lower_transfer max_transfer_rank = 1",),
+    ("vector.lower_outerproduct",),
+    ("vector.lower_broadcast",),
+    ("vector.lower_shape_cast", "vector.lower_transpose lowering_strategy = shuffle_1d"),
+)
+_REDUCTIONS = tuple(
+    (f'vector.{name} lowering_strategy = "innerreduction"',)
+    for name in ("reorder_multi_reduction_dims", "multi_reduction_flattening", "multi_reduction_unrolling")
+)
+
+
+class Schedule(ScheduleBuilder):
+    """A schedule. Each method adds a step; it takes handles and returns new ones."""
+
+    def match(self, *ops: str, inside: Handle | None = None, count: int = 1) -> list[Handle]:
+        """Returns exactly `count` operations of these names, in program order."""
+        if not ops or any("." not in op for op in ops):
+            self.reject("match", 'name operations with their dialect, such as "linalg.matmul"')
+        if count < 1:
+            self.reject("match", f"count is at least 1, not {count}")
+        within = self.check_handle("match", inside) if inside else None
+        root = f"{within} : ({within.type})" if within else f"{self.root} : ({ANY})"
+        n = len(self.steps) + 1
+        names, listed = [f"%match{n}_{i}" for i in range(count)], ", ".join(f'"{op}"' for op in ops)
+        self.add(
+            "match",
+            f"%found{n} = transform.structured.match ops{{[{listed}]}} in {root} -> {ANY}",
+            f"{', '.join(names)} = transform.split_handle %found{n} {{pass_through_empty_handle = false}} : "
+            f"({ANY}) -> ({', '.join([ANY] * count)})",
+        )
+        kind = "loop" if ops[0] in ("scf.for", "scf.forall") else "op"
+        return [self.new_handle(name, kind, inside=within) for name in names]
+
+    def producer(self, of: Handle, operand: int, kind: str = PACK) -> Handle:
+        """Returns the operation of type `kind` that produces an operand."""
+        held = self.check_handle("producer", of, "op")
+        if operand < 0:
+            self.reject("producer", f"operands are counted from 0, not {operand}")
+        n = self.add(
+            "producer",
+            f"%made{len(self.steps) + 1} = transform.get_producer_of_operand {held}[{operand}] : "
+            f"({held.type}) -> {kind}",
+        )
+        return self.new_handle(f"%made{n}", type=kind, inside=held.inside)
+
+    def tile(
+        self, op: Handle, sizes: Sequence[int], using: str = "for", *, order: Sequence[int] = ()
+    ) -> tuple[Handle, list[Handle]]:
+        """Tile an operation (size 0: not this dimension). Returns the tile and the loops around it.
+
+        "forall" makes one loop with parallel iterations; `order` is the order of the loops.
+        """
+        held = self.check_tensor_op("tile", op)
+        self.check_sizes("tile", sizes)
+        if using not in ("for", "forall"):
+            self.reject("tile", f'loops are made using "for" or "forall", not {using!r}')
+        if order:
+            self.check_order("tile", order, len(sizes))
+            if using == "forall":
+                self.reject("tile", "a forall has no loop order")
+        options = f" interchange = {list(order)}" if order else ""
+        return self._tile("tile", held, f"transform.structured.tile_using_{using}", (sizes, using), options)
+
+    def distribute(self, op: Handle, threads: int) -> tuple[Handle, list[Handle]]:
+        """Tile the first dimension of an operation into one tile for each thread."""
+        held = self.check_tensor_op("distribute", op)
+        if threads < 1:
+            self.reject("distribute", f"there is at least 1 thread, not {threads}")
+        n = len(self.steps) + 1
+        self.consume(held)
+        self.add(
+            "distribute",
+            f"%tile{n}, %loop{n}_0 = transform.structured.tile_using_forall {held} num_threads [{threads}] : "
+            f"({held.type}) -> ({held.type}, {ANY})",
+        )
+        loop = self.new_handle(f"%loop{n}_0", "loop", inside=held.inside)
+        return self.new_handle(f"%tile{n}", type=held.type, inside=loop), [loop]
+
+    def _tile(
+        self, name: str, held: Handle, op: str, tiling: tuple[Sequence[int], str], options: str
+    ) -> tuple[Handle, list[Handle]]:
+        sizes, using = tiling
+        n, count = len(self.steps) + 1, 1 if using == "forall" else sum(size > 0 for size in sizes)
+        loops = [f"%loop{n}_{i}" for i in range(count)]
+        self.consume(held)
+        self.add(
+            name,
+            f"%tile{n}, {', '.join(loops)} = {op} {held} tile_sizes {list(sizes)}{options} : "
+            f"({held.type}) -> ({', '.join([ANY] * (count + 1))})",
+        )
+        handles: list[Handle] = []
+        for loop in loops:
+            handles.append(self.new_handle(loop, "loop", inside=handles[-1] if handles else held.inside))
+        return self.new_handle(f"%tile{n}", inside=handles[-1]), handles
+
+    def fuse(self, producer: Handle, into: Handle) -> tuple[Handle, Handle]:
+        """Fuse a producer into the loop that uses it. Returns the fused tile and the new loop around it."""
+        held, loop = self.check_tensor_op("fuse", producer), self.check_handle("fuse", into, "loop")
+        if held.is_within([loop]):
+            self.reject("fuse", f"{held} is already inside {loop}")
+        n = len(self.steps) + 1
+        around = Handle(f"%around{n}", "loop", n, inside=loop.inside)
+        for handle in self.handles:  # the tiles in the loop stay valid, but their loop has a new handle
+            handle.inside = around if handle.inside is loop else handle.inside
+        self.consume(held, loop)
+        self.handles.append(around)
+        self.add(
+            "fuse",
+            f"%fused{n}, %around{n} = transform.structured.fuse_into_containing_op {held} into {loop} : "
+            f"({held.type}, {loop.type}) -> ({ANY}, {ANY})",
+        )
+        return self.new_handle(f"%fused{n}", inside=around), around
+
+    def tile_and_fuse(self, op: Handle, sizes: Sequence[int]) -> tuple[Handle, list[Handle]]:
+        """Tile the last operation of a chain and fuse all its producers."""
+        held = self.check_tensor_op("tile_and_fuse", op)
+        self.check_sizes("tile_and_fuse", sizes)
+        self.consume(*[handle for handle in self.handles if handle.kind == "op" and handle is not held])
+        return self._tile("tile_and_fuse", held, "transform.structured.fuse", (sizes, "for"), " {apply_cleanup}")
+
+    def tile_reduction(self, op: Handle, sizes: Sequence[int]) -> Handle:
+        """Split a reduction into partial reductions that are combined at the end; changes the order of additions."""
+        held = self.check_tensor_op("tile_reduction", op)
+        self.check_sizes("tile_reduction", sizes)
+        n = len(self.steps) + 1
+        self.consume(held)
+        self.options.add(REASSOCIATE)
+        self.add(
+            "tile_reduction",
+            f"%fill{n}, %part{n}, %sum{n}, %loop{n} = transform.structured.tile_reduction_using_for {held} "
+            f"by tile_sizes = {list(sizes)} : ({held.type}) -> ({', '.join([ANY] * 4)})",
+        )
+        return self.new_handle(f"%part{n}", inside=held.inside)
+
+    def interchange(self, op: Handle, order: Sequence[int]) -> Handle:
+        """Interchange the loops of an operation."""
+        held = self.check_tensor_op("interchange", op)
+        self.check_order("interchange", order)
+        n = len(self.steps) + 1
+        self.consume(held)
+        self.add(
+            "interchange",
+            f"%plain{n} = transform.structured.generalize {held} : ({held.type}) -> {ANY}",
+            f"%turned{n} = transform.structured.interchange %plain{n} iterator_interchange = {list(order)} : "
+            f"({ANY}) -> {ANY}",
+        )
+        return self.new_handle(f"%turned{n}", inside=held.inside)
+
+    def pad(self, op: Handle, multiples: Sequence[int], operands: int = 3) -> Handle:
+        """Pad operands with zeros to multiples of sizes, one for each loop of the operation."""
+        held = self.check_tensor_op("pad", op)
+        if not multiples or any(size < 1 for size in multiples):
+            self.reject("pad", f"multiples are at least 1, not {list(multiples)}")
+        n = len(self.steps) + 1
+        values, dims = ", ".join(["0.0 : f32"] * operands), list(range(len(multiples)))
+        self.consume(held)
+        self.add(
+            "pad",
+            f"%padded{n}, %pads{n}, %back{n} = transform.structured.pad {held} pad_to_multiple_of {list(multiples)} "
+            f'{{padding_values = [{values}], padding_dimensions = {dims}, copy_back_op = "none"}} : '
+            f"({held.type}) -> ({ANY}, {ANY}, {ANY})",
+        )
+        return self.new_handle(f"%padded{n}", inside=held.inside)
+
+    def pack(self, op: Handle, sizes: Sequence[int]) -> Handle:
+        """Pack operands into panels of these sizes (0: not this dimension)."""
+        held = self.check_tensor_op("pack", op)
+        self.check_sizes("pack", sizes)
+        n = len(self.steps) + 1
+        self.consume(held)
+        self.add(
+            "pack",
+            f"%packed{n} = transform.structured.pack {held} packed_sizes = {list(sizes)} : "
+            f"({held.type}) -> ({GENERIC})",
+        )
+        return self.new_handle(f"%packed{n}", type=GENERIC, inside=held.inside)
+
+    def pack_transpose(
+        self, pack: Handle, compute: Handle, outer: Sequence[int], inner: Sequence[int] = ()
+    ) -> tuple[Handle, Handle]:
+        """Transpose panels and their contents. Returns the compute operation and the pack operation."""
+        packs, computes = self.check_tensor_op("pack_transpose", pack), self.check_tensor_op("pack_transpose", compute)
+        self.check_order("pack_transpose", outer)
+        if inner:
+            self.check_order("pack_transpose", inner)
+        within = f" inner_perm = {list(inner)}" if inner else ""
+        n = len(self.steps) + 1
+        self.consume(packs, computes)
+        self.add(
+            "pack_transpose",
+            f"%turned{n}, %panels{n}, %un{n} = transform.structured.pack_transpose {packs} "
+            f"with_compute_op({computes}) outer_perm = {list(outer)}{within} : ({packs.type}, {computes.type}) -> "
+            f"({GENERIC}, {PACK}, {ANY})",
+        )
+        return self.new_handle(f"%turned{n}", type=GENERIC), self.new_handle(f"%panels{n}", type=PACK)
+
+    def lower_pack(self, pack: Handle) -> Handle:
+        """Lower a pack to a transpose. Returns the transpose, which can be tiled."""
+        held = self.check_tensor_op("lower_pack", pack)
+        n = len(self.steps) + 1
+        typed, cast = (held.name, ()) if held.type == PACK else (
+            f"%pack{n}", (f"%pack{n} = transform.cast {held} : {held.type} to {PACK}",))  # fmt: skip
+        self.consume(held)
+        self.add(
+            "lower_pack",
+            *cast,
+            f"%pad{n}, %expand{n}, %copy{n} = transform.structured.lower_pack {typed} : ({PACK}) -> "
+            f'(!transform.op<"tensor.pad">, !transform.op<"tensor.expand_shape">, {TRANSPOSE})',
+        )
+        return self.new_handle(f"%copy{n}", type=TRANSPOSE, inside=held.inside)
+
+    def lower_unpack(self, unpack: Handle) -> None:
+        """Lower an unpack to a transpose and a copy."""
+        held = self.check_tensor_op("lower_unpack", unpack)
+        n = len(self.steps) + 1
+        kinds = ("tensor.empty", "linalg.transpose", "tensor.collapse_shape", "tensor.extract_slice", "linalg.copy")
+        names = ", ".join(f"%un{n}_{i}" for i in range(len(kinds)))
+        typed = ", ".join(f'!transform.op<"{kind}">' for kind in kinds)
+        self.consume(held)
+        self.add(
+            "lower_unpack",
+            f'%unpack{n} = transform.cast {held} : {held.type} to !transform.op<"linalg.unpack">',
+            f'{names} = transform.structured.lower_unpack %unpack{n} : (!transform.op<"linalg.unpack">) -> ({typed})',
+        )
+
+    def promote(self, op: Handle, operand: int) -> None:
+        """Copy an operand of a tile into its own buffer."""
+        held = self.check_tensor_op("promote", op)
+        if operand < 0:
+            self.reject("promote", f"operands are counted from 0, not {operand}")
+        n = len(self.steps) + 1
+        self.add(
+            "promote",
+            f"%operand{n} = transform.get_operand {held}[{operand}] : ({held.type}) -> {VALUE}",
+            f"%copied{n} = transform.structured.promote_tensor %operand{n} : {VALUE}",
+        )
+
+    def cleanup(self, *patterns: str) -> None:
+        """Apply patterns and CSE to the whole function; by default the canonicalization patterns."""
+        self._apply("cleanup", patterns or CLEANUP_PATTERNS, cse=True)
+
+    def _apply(self, name: str, *batches: Sequence[str], cse: bool = False) -> None:
+        n, lines = len(self.steps) + 1, []
+        for patterns in batches:
+            listed = " ".join(f"transform.apply_patterns.{pattern}" for pattern in patterns)
+            lines.append(f"transform.apply_patterns to %func{n} {{ {listed} }} {'{apply_cse} ' if cse else ''}: {ANY}")
+        self.add(
+            name,
+            f'%func{n} = transform.structured.match ops{{["func.func"]}} in {self.root} : ({ANY}) -> {ANY}',
+            *lines,
+        )
+
+    def vectorize(self, what: Handle, *, contraction: bool = False) -> None:
+        """Vectorize an operation, or every operation in a loop.
+
+        A `contraction` becomes one vector contraction, whatever its sizes: for named linalg operations.
+        """
+        self.check_stage("vectorize", "vectors")
+        held = self.check_handle("vectorize", what)
+        n = len(self.steps) + 1
+        if held.kind == "op":
+            self.consume(held)
+            options = " {create_named_contraction}" if contraction else ""
+            self.add("vectorize", f"transform.structured.vectorize {held}{options} : {held.type}")
+            return
+        self.consume(*[handle for handle in self.handles if handle is not held and handle.is_within([held])])
+        self.add(
+            "vectorize",
+            f"%found{n} = transform.structured.match interface{{LinalgOp}} in {held} : ({held.type}) -> {ANY}",
+            f"transform.foreach %found{n} : {ANY} {{ ^bb0(%one{n}: {ANY}): "
+            f"transform.structured.vectorize %one{n} : {ANY} }}",
+        )
+
+    def vectorize_all(self) -> None:
+        """Vectorize every operation."""
+        self.check_stage("vectorize_all", "vectors")
+        n = len(self.steps) + 1
+        self.consume(*self.handles)
+        self.add(
+            "vectorize_all",
+            f"%found{n} = transform.structured.match interface{{LinalgOp}} in {self.root} : ({ANY}) -> {ANY}",
+            f"transform.foreach %found{n} : {ANY} {{ ^bb0(%one{n}: {ANY}): "
+            f"transform.structured.vectorize %one{n} : {ANY} }}",
+        )
+
+    def hoist(self) -> None:
+        """Hoist loop-invariant reads and writes, so that accumulators stay in registers."""
+        self.check_stage("hoist", "vectors")
+        n = len(self.steps) + 1
+        self.consume(*self.handles)
+        self.stage = "vectors"
+        self.add(
+            "hoist",
+            f'%func{n} = transform.structured.match ops{{["func.func"]}} in {self.root} : ({ANY}) -> {ANY}',
+            f'%hoisted{n} = transform.apply_registered_pass "loop-invariant-subset-hoisting" to %func{n} : '
+            f"({ANY}) -> {ANY}",
+            f"transform.apply_patterns to %hoisted{n} {{ transform.apply_patterns.canonicalization }} "
+            f"{{apply_cse}} : {ANY}",
+        )
+
+    def bufferize(self) -> None:
+        """Convert tensors to buffers."""
+        self.check_stage("bufferize", "vectors")
+        n = len(self.steps) + 1
+        self.consume(*self.handles)
+        self.stage = "buffers"
+        self.add(
+            "bufferize",
+            f"%buffers{n} = transform.bufferization.one_shot_bufferize layout{{IdentityLayoutMap}} {self.root} "
+            f'{{bufferize_function_boundaries = true, memcpy_op = "linalg.copy"}} : ({ANY}) -> {ANY}',
+            f'%func{n} = transform.structured.match ops{{["func.func"]}} in %buffers{n} : ({ANY}) -> {ANY}',
+            f"transform.apply_patterns to %func{n} {{ transform.apply_patterns.canonicalization }} "
+            f"{{apply_cse}} : {ANY}",
+        )
+        self.root = f"%buffers{n}"
+
+    def sequentialize(self, total: int, parallel: Sequence[int] = ()) -> None:
+        """Convert `total` foralls to sequential loops, except those listed in `parallel`.
+
+        Each has one dimension. They are counted in program order, inner ones before outer ones.
+        """
+        self.check_stage("sequentialize", "buffers")
+        if self.stage != "buffers":
+            self.reject("sequentialize", "it works on buffers; call bufferize before it")
+        if total < 1 or any(not 0 <= number < total for number in parallel):
+            self.reject("sequentialize", f"of {total} foralls, {list(parallel)} cannot stay parallel")
+        n = len(self.steps) + 1
+        names = [f"%all{n}_{i}" for i in range(total)]
+        self.add(
+            "sequentialize",
+            f'%found{n} = transform.structured.match ops{{["scf.forall"]}} in {self.root} : ({ANY}) -> {ANY}',
+            f"{', '.join(names)} = transform.split_handle %found{n} {{pass_through_empty_handle = false}} : "
+            f"({ANY}) -> ({', '.join([ANY] * total)})",
+            *(
+                f"transform.loop.forall_to_for {name} : ({ANY}) -> {ANY}"
+                for i, name in enumerate(names)
+                if i not in parallel
+            ),
+        )
+
+    def lower(self) -> None:
+        """Lower vectors to operations of the processor."""
+        self.check_stage("lower", "buffers")
+        if self.stage != "buffers":
+            self.reject("lower", "it works on buffers; call bufferize before it")
+        self.stage = "lowered"
+        self._apply("lower", *_REDUCTIONS, *_LOWERING, ("canonicalization",))

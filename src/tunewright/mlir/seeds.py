@@ -1,0 +1,85 @@
+"""Seed configs of a plan, ordered by what isl's polyhedral scheduler would fuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tunewright.mlir.legality import import_isl, isl_domain
+from tunewright.mlir.payload import Payload
+from tunewright.mlir.plan import SchedulePlan
+from tunewright.mlir.processor import vector_lanes
+from tunewright.spaces.config import VARIANT, Config
+
+SAMPLES = 400
+"""Configs sampled per structure to find the one with the best register use."""
+
+
+@dataclass(frozen=True)
+class FusionHint:
+    """Result of isl's scheduler: whether one band has all operations, its number of loops, and which are parallel."""
+
+    fused: bool
+    loops: int
+    parallel: tuple[bool, ...]
+
+
+def suggest_fusion(payload: Payload) -> FusionHint | None:
+    """Returns the result of isl's scheduler; None without islpy or without known operations."""
+    library = import_isl()
+    if library is None or not payload.operations:
+        return None
+    context = library.Context()
+    domains, dependences = [], []
+    for op in payload.operations:
+        domains.append(isl_domain(op.name, op, None))
+        if op.reductions:
+            dependences.append((op, op, op.writes[1]))
+        for name, where in op.reads:
+            producers = [other for other in payload.operations if other.name == name and other is not op]
+            dependences += [(producer, op, where) for producer in producers]
+    domain = library.UnionSet.read_from_str(context, f"{{ {'; '.join(domains)} }}")
+    validity = library.UnionMap.read_from_str(context, "{ }")
+    for first, then, where in dependences:
+        writes = library.UnionMap.read_from_str(context, f"{{ {isl_domain(first.name, first, first.writes[1])} }}")
+        reads = library.UnionMap.read_from_str(context, f"{{ {isl_domain(then.name, then, where)} }}")
+        pairs = writes.apply_range(reads.reverse())
+        if first is then:  # a reduction depends only on its own earlier terms
+            loops = ", ".join(first.loops)
+            own = library.UnionMap.read_from_str(context, f"{{ {first.name}[{loops}] -> [{loops}] }}")
+            pairs = pairs.intersect(own.lex_lt_union_map(own))
+        validity = validity.union(pairs)
+    constraints = library.ScheduleConstraints.on_domain(domain).set_validity(validity)
+    constraints = constraints.set_proximity(validity).set_coincidence(validity)
+    node = constraints.compute_schedule().get_root().child(0)
+    if node.get_type() != library.schedule_node_type.band:
+        return FusionHint(False, 0, ())
+    count = node.band_n_member()
+    return FusionHint(True, count, tuple(bool(node.band_member_get_coincident(i)) for i in range(count)))
+
+
+def seed_configs(plan: SchedulePlan) -> list[Config]:
+    """Returns the config with the best register use of each structure; fused ones first if isl fuses all operations."""
+    rng = np.random.default_rng(0)
+    best: dict[str, Config] = {}
+    for config in plan.space.sample(rng, SAMPLES * len(plan.space.variants)):
+        name = str(config[VARIANT])
+        if name not in best or _register_use(config) > _register_use(best[name]):
+            best[name] = config
+    hint = suggest_fusion(plan.payload)
+    unfused = {name for name, parts in plan.structures.items() if not any(part.fuses for part in parts)}
+    return sorted(best.values(), key=lambda config: bool(hint and hint.fused) and str(config[VARIANT]) in unfused)
+
+
+def _register_use(config: Config) -> tuple[float, ...]:
+    """Returns a sort key: multiplications per load, then long vectors, then a medium reduction tile."""
+    knobs: dict[str, Any] = dict(config)
+    rows, columns = knobs.get("mr", 1), knobs.get("nr", vector_lanes()) / vector_lanes()
+    return (
+        rows * columns / (rows + columns),
+        knobs.get("tj", 0),
+        -abs(knobs.get("kr", 8) - 8),
+        -abs(knobs.get("pk", 16) - 16),
+    )

@@ -1,0 +1,1 @@
+"""Comparison of search strategies on recorded spaces, without a device."""

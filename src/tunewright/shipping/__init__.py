@@ -1,0 +1,1 @@
+"""Bundles packed, checked on arrival and raced again."""

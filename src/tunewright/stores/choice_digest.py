@@ -1,0 +1,17 @@
+"""One digest over the configs that were chosen for many keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tunewright.model.key import Key
+from tunewright.spaces.config import Config
+from tunewright.stores import serialization
+
+
+def digest(choices: Iterable[tuple[Key, Config]]) -> str:
+    """Returns a digest over keys and configs, without evidence: equal on two machines that run the same configs."""
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, which a launch never needs
+
+    parts = sorted((key.digest, serialization.encode(config)) for key, config in choices)
+    return sha256(b"".join(name.encode() + body for name, body in parts)).hexdigest()

@@ -1,0 +1,55 @@
+"""Operations on whole stores and caches: merging stores, removing artifacts that are no longer used."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from tunewright.ports.store import Store
+from tunewright.stores import serialization
+
+MAX_UNUSED_SECONDS = 30 * 86400.0
+"""How long an artifact stays in the cache without being loaded, by default."""
+
+
+def merge_stores(source: Store, into: Store, *, replace: bool = False) -> dict[str, int]:
+    """Adds the decisions and journals of one store to another and returns how many were new or already there.
+
+    Trials that both have are added once, so that merging twice changes nothing.
+    """
+    counts = {"decisions": 0, "standing": 0, "trials": 0}
+    for decision in source.decisions():
+        current = into.get(decision.key)
+        if current is not None and (current == decision or not replace):
+            counts["standing"] += 1
+            continue
+        into.put(decision, replace=replace)
+        counts["decisions"] += 1
+    for key in source.keys():  # noqa: SIM118 - a store is no mapping
+        known = Counter(serialization.dump_trial(trial) for trial in into.trials(key))
+        new_trials = []
+        for trial in source.trials(key):
+            body = serialization.dump_trial(trial)
+            if known[body]:
+                known[body] -= 1
+            else:
+                new_trials.append(trial)
+        if new_trials:
+            into.record(key, new_trials)
+            counts["trials"] += len(new_trials)
+    return counts
+
+
+def remove_stale_artifacts(cache: Path, age: float | None) -> tuple[int, int]:
+    """Removes artifacts that were not loaded for `age` seconds; returns their number and size. They can be rebuilt."""
+    before = time.time() - (MAX_UNUSED_SECONDS if age is None else age)
+    count = freed = 0
+    for path in (cache / "artifacts").rglob("*"):
+        with suppress(OSError):
+            status = path.stat()
+            if path.is_file() and max(status.st_mtime, status.st_atime) < before:
+                path.unlink()
+                count, freed = count + 1, freed + status.st_size
+    return count, freed

@@ -1,0 +1,207 @@
+"""Captured graphs: a graph from Dynamo with its inputs, what it computes, and its frozen form."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from tunewright.backends.host import digest
+from tunewright.torch.diagnostics.numerics import (
+    clone_tensors,
+    in_double_precision,
+    relative_error,
+    tensors_in,
+    to_double,
+)  # fmt: skip
+from tunewright.torch.inductor import graphs
+from tunewright.torch.inductor.graphs import CompiledGraph
+
+MAX_ERROR_RATIO = 4
+"""How many times the eager error the error of a candidate may be."""
+
+_REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
+
+
+class CapturedGraph:
+    """A graph and its inputs in the current call, weights included."""
+
+    def __init__(self, graph: Any, inputs: Sequence[Any]) -> None:
+        self.graph, self.inputs = graph, tuple(inputs)
+        self.values = tuple(graphs.hint(value) for value in inputs)
+
+    @property
+    def placeholders(self) -> list[Any]:
+        """The nodes that stand for inputs."""
+        return [node for node in self.graph.graph.nodes if node.op == "placeholder"]
+
+    @cached_property
+    def why_untunable(self) -> str:
+        """Why PyTorch's own way is kept; empty if the graph can be tuned."""
+        tensors = [value for value in self.values if isinstance(value, torch.Tensor)]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *self.graph.parameters())):
+            return "it needs gradients"
+        if any(tensor.device.type != "cpu" for tensor in tensors):
+            return "it is not on a CPU"
+        if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors):
+            return "it has subclasses of tensors"
+        try:
+            first, second = (self._seeded_results(seed) for seed in (1, 2))
+        except _REFUSALS as error:
+            return f"it cannot be run by itself: {type(error).__name__}"
+        same = len(first) == len(second) and all(map(torch.equal, first, second))
+        return "" if same else "its results are random, or not numbers"
+
+    def _seeded_results(self, seed: int) -> list[Any]:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            return tensors_in(self.graph(*clone_tensors(self.values)))
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """The numbers of the inputs that the graph writes to."""
+        values = clone_tensors(self.values)
+        before = [_version(value) for value in values]
+        self.graph(*values)
+        return frozenset(i for i, value in enumerate(values) if _version(value) != before[i])
+
+    @cached_property
+    def weights(self) -> tuple[int, ...]:
+        """The numbers of the inputs that are weights and not written to."""
+        inputs = zip(self.placeholders, self.values, strict=True)
+        static = [i for i, (node, value) in enumerate(inputs) if graphs.is_static(node, value)]
+        return tuple(i for i in static if i not in self.written)
+
+    @cached_property
+    def gemms(self) -> int:
+        """The number of matrix products."""
+        names = [str(getattr(node.target, "__name__", node.target)) for node in self.graph.graph.nodes]
+        return sum(name.rpartition(".")[2] in _GEMMS for name in names)
+
+    @cached_property
+    def source(self) -> str:
+        """A digest of what is computed, without names that depend on the model, and without weights."""
+        number = {node: f"%{i}" for i, node in enumerate(self.graph.graph.nodes)}
+        lines = []
+        for node in self.graph.graph.nodes:
+            named = node.op in ("placeholder", "get_attr")
+            target = "" if named else getattr(node.target, "__qualname__", None) or str(node.target)
+            attribute = self._describe_attribute(node.target) if node.op == "get_attr" else ""
+            arguments = torch.fx.node.map_arg((node.args, node.kwargs), lambda node: _NodeName(number[node]))
+            lines.append(f"{node.op} {target} {attribute} {'' if named else arguments}")
+        static = [f"{i} {describe_argument(self.values[i])}" for i in self.weights]
+        return digest(*lines, *static)
+
+    def _describe_attribute(self, path: str) -> str:
+        value: Any = self.graph
+        for name in path.split("."):
+            value = getattr(value, name)
+        return describe_argument(value)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The inputs that are not weights, as text; a dynamic size is not a number."""
+        free = [i for i in range(len(self.inputs)) if i not in self.weights]
+        return tuple(describe_argument(self.inputs[i]) for i in free)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether it is compiled for sizes that may change."""
+        return any(value is not original for value, original in zip(self.values, self.inputs, strict=True))
+
+    @cached_property
+    def expected(self) -> tuple[list[Any], float]:
+        """The results in double precision where the graph can compute it, and the relative error that is allowed."""
+        eager = tensors_in(self.graph(*clone_tensors(self.values)))
+        dtypes = [tensor.dtype for tensor in eager if tensor.dtype.is_floating_point]
+        eps = max((float(torch.finfo(dtype).eps) for dtype in dtypes), default=0.0)
+        try:
+            exact = tensors_in(in_double_precision(self.graph)(*map(to_double, clone_tensors(self.values))))
+        except _REFUSALS:
+            exact = [to_double(tensor) for tensor in eager]
+        return exact, max(MAX_ERROR_RATIO * relative_error(eager, exact), eps)
+
+    def validate(self, results: Any) -> str | None:
+        """Returns what is wrong with results; None if they are right."""
+        expected, allowed = self.expected
+        tensors = tensors_in(results)
+        if [tensor.shape for tensor in tensors] != [tensor.shape for tensor in expected]:
+            return "its results have another shape"
+        pairs = zip(tensors, expected, strict=True)
+        if not all(torch.equal(tensor, right) for tensor, right in pairs if not right.dtype.is_floating_point):
+            return "its results differ"
+        error = relative_error(tensors, expected)
+        return None if error <= allowed else f"its relative error is {error:.1e}, where {allowed:.1e} is allowed"
+
+    def frozen(self) -> FrozenGraph:
+        """Returns the graph with its weights as constants."""
+        return FrozenGraph(self)
+
+
+class FrozenGraph:
+    """A graph with its weights as constants; `free` are the numbers of the inputs that are left."""
+
+    def __init__(self, captured: CapturedGraph) -> None:
+        self.module = torch.fx.GraphModule(captured.graph, copy.deepcopy(captured.graph.graph))
+        nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        for i in captured.weights:
+            name, value = f"frozen_{i}", captured.values[i]
+            if isinstance(value, torch.nn.Parameter):
+                self.module.register_parameter(name, value)
+            else:
+                self.module.register_buffer(name, value)
+            with self.module.graph.inserting_before(nodes[i]):
+                constant = self.module.graph.get_attr(name)
+            constant.meta.update(nodes[i].meta)
+            nodes[i].replace_all_uses_with(constant)
+            self.module.graph.erase_node(nodes[i])
+        self.module.recompile()
+        self.free = tuple(i for i in range(len(captured.inputs)) if i not in captured.weights)
+        weights = [(i, captured.values[i]) for i in captured.weights]
+        # Tensors of inference mode have no version; that they are the same objects can still be checked.
+        self._watched = [(i, value, None if value.is_inference() else value._version) for i, value in weights]
+
+    def bind(self, compiled: CompiledGraph, recompile: Callable[[Sequence[Any]], CompiledGraph]) -> CompiledGraph:
+        """Returns the compiled graph to be called with all inputs; after a weight changed, calls `recompile` once."""
+        watched, free = self._watched, self.free
+        recompiled: list[CompiledGraph] = []
+
+        def call(*arguments: Any) -> Any:  # on the hot path of the model
+            if recompiled:
+                return recompiled[0](*arguments)
+            for i, value, version in watched:
+                if value is not arguments[i] or (version is not None and value._version != version):
+                    recompiled.append(recompile(arguments))
+                    return recompiled[0](*arguments)
+            return compiled(*[arguments[i] for i in free])
+
+        return call
+
+
+class _NodeName(str):
+    """The name of a node in the text of a graph, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_GEMMS = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "__matmul__"})
+
+
+def _version(value: Any) -> int:
+    """Returns how often a tensor was written to; 0 for tensors of inference mode, which have no version."""
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+
+
+def describe_argument(value: Any) -> str:
+    """Returns an argument as text: dtype, sizes and strides of a tensor."""
+    if not isinstance(value, torch.Tensor):
+        return f"{type(value).__name__}={value}" if isinstance(value, bool | int | float | str) else "size"
+    sizes = ",".join(map(str, value.shape))
+    text = f"{str(value.dtype).removeprefix('torch.')}[{sizes}]"
+    return text if value.is_contiguous() else f"{text}:{','.join(map(str, value.stride()))}"

@@ -1,0 +1,248 @@
+"""Models compiled with the options that won a race on their own graphs, remembered in a store."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any, TypedDict, TypeVar, Unpack
+from weakref import WeakKeyDictionary
+
+import torch
+
+from tunewright.backends.host import cpu, digest
+from tunewright.lazy_logging import LazyLogger
+from tunewright.measure.clock import Restore
+from tunewright.model.decision import Decision, Problem
+from tunewright.model.key import Key
+from tunewright.model.signature import Signature
+from tunewright.session import Session
+from tunewright.spaces.config import VARIANT, Config
+from tunewright.torch import graph_space, padding
+from tunewright.torch.captured import CapturedGraph
+from tunewright.torch.diagnostics.numerics import clone_tensors
+from tunewright.torch.evaluator import InProcessEvaluator, Launch
+from tunewright.torch.inductor import adapter, gemms, graphs, huge_pages
+from tunewright.torch.inductor.dead_code import pruning
+from tunewright.torch.inductor.graphs import CompiledGraph
+from tunewright.torch.matmuls import GemmSelector
+from tunewright.torch.overrides import Overrides
+from tunewright.torch.resolver import Resolver, host_environment
+
+log = LazyLogger(__name__)
+
+ModelT = TypeVar("ModelT", bound=Callable[..., Any])
+
+Override = str | Mapping[str, Any]
+"""The name of a variant, or values of knobs."""
+
+NAME = "torch.graph"
+BUDGET, EACH = "8,20m", "8,5m"
+"""What a search may spend on a graph, and on each matrix product and padding in it."""
+
+SAMPLE_SECONDS, TIME_FACTOR = 0.04, 3.0
+"""Minimum seconds of a sample of a graph, and how much longer than usual its races take: weights fill the caches,
+candidates took minutes to build, and memory bandwidth shared with other programs varies over seconds."""
+
+
+class CompileOptions(TypedDict, total=False):
+    """Keywords of `torch.compile`, without `backend` and `mode`, which are tuned."""
+
+    fullgraph: bool
+    dynamic: bool | None
+    options: Mapping[str, Any] | None
+    name: str | None
+    disable: bool
+    recompile_limit: int | None
+    isolate_recompiles: bool
+    shapes_spec: Any
+
+
+class TuningBackend:
+    """A backend of `torch.compile` that compiles each graph with the options that won for it.
+
+    `overrides` set what is not tuned: `{"graph *": "eager", "matmul *.qkv": "library", "padding *": {...}}`.
+    """
+
+    def __init__(
+        self,
+        session: Session | None = None,
+        *,
+        overrides: Mapping[str, Override] | None = None,
+        budget: str = BUDGET,
+        each: str = EACH,
+        name: str = "model",
+    ) -> None:
+        adapter.require_supported()
+        shared = Overrides(overrides)
+        self.name, self.graphs = name, 0
+        self.pruning = pruning()
+        self.graph_resolver, self.part_resolver = Resolver(session, shared, budget), Resolver(session, shared, each)
+
+    @property
+    def decisions(self) -> dict[str, Decision]:
+        """The decisions by name: graphs, then matrix products and paddings in them."""
+        return self.graph_resolver.decisions | self.part_resolver.decisions
+
+    def __call__(
+        self, graph: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None = None, **_: Any
+    ) -> CompiledGraph:
+        """Returns a compiled graph, compiled as PyTorch does by itself where it cannot be tuned."""
+        captured = CapturedGraph(graph, inputs)
+        if reason := captured.why_untunable:
+            log.info("%s is not tuned: %s", self.name, reason)
+            return graphs.compile_graph(graph, inputs, options or {})
+        self.graphs += 1
+        return GraphTuner(self, captured, dict(options or {})).compile()
+
+
+class GraphTuner:
+    """Tunes and compiles one graph."""
+
+    def __init__(self, backend: TuningBackend, captured: CapturedGraph, options: dict[str, Any]) -> None:
+        self._backend, self._captured, self._options = backend, captured, options
+        self._resolver = backend.graph_resolver
+        self.name = f"graph {backend.name} {backend.graphs}"
+        self.problem = make_problem(captured, options)
+        self._compiled: dict[Config, CompiledGraph] = {}
+
+    def compile(self) -> CompiledGraph:
+        """Returns the graph compiled by an override, a stored decision, or the winner of a race."""
+        config = self._resolver(self.problem, [self.name], self._evaluator).config
+        compiled = self._compiled.pop(config, None)
+        self._compiled.clear()  # each of the others holds its own weights
+        return compiled or self._build(config)
+
+    def _evaluator(self) -> InProcessEvaluator:
+        restore, values = self._writable_arguments()
+        options = self._resolver.evaluation_options(restore, sample_seconds=SAMPLE_SECONDS, time_factor=TIME_FACTOR)
+        return InProcessEvaluator(partial(self._launch, values), self._captured.validate, options)
+
+    def _writable_arguments(self) -> tuple[Restore | None, tuple[Any, ...]]:
+        """Returns arguments that candidates may write to, and what restores them."""
+        originals, written = self._captured.values, sorted(self._captured.written)
+        if not written:
+            return None, originals
+        values = list(originals)
+        for i in written:
+            values[i] = clone_tensors([originals[i]])[0]
+
+        def restore() -> None:
+            for i in written:
+                values[i].copy_(originals[i])
+
+        return restore, tuple(values)
+
+    def _launch(self, values: tuple[Any, ...], config: Config) -> Launch:
+        compiled = self._compiled[config] = self._build(config)
+        return lambda: compiled(*values)
+
+    def _build(self, config: Config) -> CompiledGraph:
+        """Returns the graph compiled with a config."""
+        if config[VARIANT] == graph_space.EAGER:
+            return self._captured.graph  # type: ignore[no-any-return]
+        if not config["freezing"]:
+            return self._compile_module(copy.deepcopy(self._captured.graph), self._captured.inputs, config)
+        frozen = self._captured.frozen()
+        if config.get("padding"):
+            padding.pad(frozen.module, self._backend.part_resolver)
+        inputs = [self._captured.inputs[i] for i in frozen.free]
+        with huge_pages.capture_constants() as constants:
+            compiled = self._compile_module(frozen.module, inputs, config)
+        if config["pages"] == graph_space.HUGE:
+            huge_pages.move_to_huge_pages(constants)
+        return frozen.bind(compiled, partial(self._recompile, config))
+
+    def _recompile(self, config: Config, arguments: Sequence[Any]) -> CompiledGraph:
+        """Returns the graph for weights that changed after they were frozen."""
+        if self._captured.dynamic:  # its symbols ended with the trace: compiled now, it would be for one size
+            log.warning("%s: a weight changed after it was frozen: the graph runs in eager mode from now on", self.name)
+            return self._captured.graph  # type: ignore[no-any-return]
+        log.warning("%s: a weight changed after it was frozen: the graph is compiled again", self.name)
+        captured = CapturedGraph(self._captured.graph, arguments)
+        return GraphTuner(self._backend, captured, self._options)._build(config)
+
+    def _compile_module(self, module: Any, inputs: Sequence[Any], config: Config) -> CompiledGraph:
+        settings = {
+            **graph_space.settings(config),
+            "post_grad_custom_post_pass": self._backend.pruning,
+            **self._options,
+        }
+        selector = GemmSelector(self._backend.part_resolver)
+        tuned = config["products"] == graph_space.CHOSEN
+        with gemms.select_gemms(selector) if tuned else nullcontext():
+            decided_by = self._resolver.decision_digest(self.problem, [self.name])
+            return graphs.compile_graph(module, inputs, settings, decided_by)
+
+
+def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem:
+    """Returns how to compile a graph as a problem."""
+    environment = host_environment()
+    mode = {
+        **environment.mode,
+        "shapes": "dynamic" if captured.dynamic else "static",
+        **{f"option {name}": str(value) for name, value in sorted(options.items())},
+    }
+    has_gemms = bool(captured.gemms)
+    space = graph_space.make_space(gemms=has_gemms, padding=has_gemms and padding.can_pad(captured))
+    # With the names of knobs, so that decisions of a release with fewer knobs are made anew, not dropped.
+    source = digest(captured.source, *space.names)
+    key = Key(NAME, source, Signature(captured.arguments), cpu(), environment.toolchain, mode)
+    seeds = graph_space.seeds(space, huge=huge_pages.page_size() > 0)
+    return Problem(key, space, graph_space.default(space), seeds=seeds)
+
+
+_BACKENDS: WeakKeyDictionary[Any, TuningBackend] = WeakKeyDictionary()
+
+
+def compile(
+    model: ModelT,
+    *,
+    session: Session | None = None,
+    overrides: Mapping[str, Override] | None = None,
+    budget: str = BUDGET,
+    each: str = EACH,
+    **compile_options: Unpack[CompileOptions],
+) -> ModelT:
+    """Compiles a model as `torch.compile` does, with the options that win on each of its graphs.
+
+    Args:
+        model: A module or function.
+        session: Where decisions are looked up and stored; the session of the process by default.
+        overrides: What is not tuned, by name or pattern.
+        budget: What a search may spend on each graph.
+        each: What a search may spend on each matrix product and padding.
+        **compile_options: Keywords of `torch.compile`, except `backend` and `mode`.
+
+    Example:
+        >>> model = compile(model, dynamic=False, overrides={"matmul *.qkv": "library"})
+        >>> model(x)  # tunes on the first call with new shapes; later processes look the decisions up
+    """
+    options = compile_options.pop("options", None)
+    name = str(getattr(model, "__name__", type(model).__name__))
+    backend = TuningBackend(session, overrides=overrides, budget=budget, each=each, name=name)
+    compiled: ModelT = torch.compile(
+        model, backend=lambda graph, inputs: backend(graph, inputs, options), **compile_options
+    )
+    _BACKENDS[compiled] = backend
+    return compiled
+
+
+def decisions(compiled: Callable[..., Any]) -> dict[str, Decision]:
+    """Returns the decisions about a model that `compile` returned, by name; empty before its first call."""
+    return _BACKENDS[compiled].decisions if compiled in _BACKENDS else {}
+
+
+@contextmanager
+def tuning(
+    session: Session | None = None,
+    *,
+    overrides: Mapping[str, Override] | None = None,
+    budget: str = BUDGET,
+    each: str = EACH,
+) -> Iterator[TuningBackend]:
+    """Tunes whatever Inductor compiles while the context is open, also by plain `torch.compile`."""
+    backend = TuningBackend(session, overrides=overrides, budget=budget, each=each)
+    with graphs.intercept_compile(backend):
+        yield backend

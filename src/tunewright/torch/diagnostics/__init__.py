@@ -1,0 +1,1 @@
+"""Diagnosis of compiled models: what makes them slow or wrong, and why."""

@@ -1,0 +1,1 @@
+"""Private parts of PyTorch's compiler, behind one adapter."""

@@ -1,0 +1,275 @@
+"""Adapter of PyTorch's internals: every private part that is used, and a self-test for other releases."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from tunewright.errors import PluginError
+from tunewright.lazy_logging import LazyLogger
+from tunewright.ports.plugins import missing
+
+try:
+    import torch
+except ImportError as error:
+    raise missing("backends", "torch", error) from error
+
+log = LazyLogger(__name__)
+
+TESTED_VERSION = "2.13.0"
+"""The release of PyTorch that this adapter was written for and tested on."""
+
+VERSION: str = torch.__version__.partition("+")[0]
+
+HOOKS = {
+    "torch._logging._internal.trace_log": "graph breaks, recompilations, caches and phases",
+    "torch._inductor.config.patch": "inert options",
+    "torch._inductor.utils.fresh_cache": "inert options",
+    "torch._dynamo.config.recompile_limit": "the recompile limit",
+    "torch._dynamo.eval_frame.OptimizedModule": "compiled models",
+    "torch._dynamo.eval_frame.OptimizeContext": "compiled functions",
+    "torch._inductor.aoti_compile_and_package": "bundles",
+    "torch._C._aoti.AOTIModelPackageLoader": "bundles",
+    "torch.utils._pytree.treespec_loads": "nested results",
+    "torch.utils._pytree.tree_unflatten": "nested results",
+    "torch.utils._pytree.tree_leaves": "nested arguments",
+    "torch._dynamo.utils.counters": "counts of compilations",
+    "torch._inductor.remote_cache.RemoteCacheBackend": "the remote cache",
+    "torch._inductor.remote_cache.RemoteFxGraphCache.backend_override_cls": "the remote cache",
+    "torch._inductor.remote_cache.RemoteAOTAutogradCache.backend_override_cls": "the remote cache",
+    "torch._functorch.config.patch": "the remote cache",
+    "torch.fx.passes.graph_transform_observer.GraphTransformObserver": "passes in compile reports",
+    "torch._inductor.select_algorithm.get_algorithm_selector_cache": "autotuning in compile reports",
+    "torch._inductor.codecache.PyCodeCache.modules": "kernel times in compile reports",
+    "torch._inductor.codecache.PyCodeCache.load_by_key_path": "huge pages",
+    "torch._guards.TracingContext": "tuned graphs",
+    "torch._inductor.compile_fx.compile_fx": "tuned graphs",
+    "torch._inductor.cpp_builder.get_cpp_compiler": "the version of the C++ compiler",
+    "torch._inductor.cpp_builder.get_compiler_version_info": "the version of the C++ compiler",
+    "torch._inductor.codegen.cpp.get_fused_kernel_name": "decisions in kernel names",
+    "torch._inductor.custom_graph_pass.CustomGraphPass": "dead-code removal",
+    "torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__": "the choice of GEMMs",
+    "torch._inductor.select_algorithm.AlgorithmSelectorCache.get_inputs": "timing of GEMMs",
+    "torch._inductor.select_algorithm.DataProcessorChoiceCallerWrapper": "timing of GEMMs",
+    "torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate.add_choices": "the choice of GEMMs",
+    "torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate._cache_blocking": "the choice of GEMMs",
+    "torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate._thread_blocking": "the choice of GEMMs",
+    "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemmFP32Vec": "the choice of GEMMs",
+    "torch._inductor.codegen.cpp_micro_gemm.micro_gemm_configs": "the choice of GEMMs",
+    "torch._inductor.codegen.cpp_utils.GemmBlocking": "the choice of GEMMs",
+    "torch._inductor.virtualized.V": "the choice of GEMMs",
+    "torch._inductor.kernel.mm.aten_mm": "unpacked GEMMs",
+    "torch._inductor.lowering.permute": "unpacked GEMMs",
+}
+"""Private parts of PyTorch by path, with what needs each of them."""
+
+BREAK, RECOMPILED, METRICS, EVENT = "dynamo_graph_break_reason", "recompile_reasons", "compilation_metrics", "event"
+CODE = "inductor_output_code"
+CACHES = ("fx_graph_cache", "aotautograd_cache")
+GRAPHS = ("dynamo_output_graph",)
+
+
+class Record(NamedTuple):
+    """A structured trace record of the compiler: its kind, the frame being compiled, its fields and its text."""
+
+    name: str
+    frame: str
+    fields: Mapping[str, Any]
+    text: str
+
+
+def hook(path: str) -> Any:
+    """Returns a part of PyTorch's internals by its path."""
+    names = path.split(".")
+    if "codegen" in names:  # its modules import each other in a cycle, which must be entered here
+        with suppress(ModuleNotFoundError):
+            import_module("torch._inductor.lowering")
+    for split in range(len(names) - 1, 0, -1):
+        try:
+            value: Any = import_module(".".join(names[:split]))
+        except ModuleNotFoundError:
+            continue
+        for name in names[split:]:
+            value = getattr(value, name, _ABSENT)
+            if value is _ABSENT:
+                break
+        else:
+            return value
+    raise PluginError(
+        f"torch {VERSION} has no {path}, which is needed for {HOOKS.get(path, 'this')}; "
+        f"install torch=={TESTED_VERSION}, which is supported"
+    )
+
+
+_ABSENT = object()
+
+
+class _RecordHandler(logging.Handler):
+    """Collects records from the logger that TORCH_TRACE writes to files."""
+
+    def __init__(self, records: list[Record], everything: bool) -> None:
+        super().__init__()
+        self._records, self._everything = records, everything
+
+    def emit(self, record: logging.LogRecord) -> None:
+        metadata: dict[str, Any] = getattr(record, "metadata", {})
+        text = str(getattr(record, "payload", None) or "")
+        frame = f"{metadata['frame_id']}/{metadata.get('frame_compile_id', 0)}" if "frame_id" in metadata else ""
+        if (named := _name_and_fields(metadata, text, self._everything)) is not None:
+            self._records.append(Record(named[0], frame, named[1], text))
+
+
+def _name_and_fields(metadata: Mapping[str, Any], text: str, everything: bool) -> tuple[str, Mapping[str, Any]] | None:
+    """Returns the name and fields of a record; None if it is not needed."""
+    if METRICS in metadata:
+        return METRICS, metadata[METRICS]
+    if "chromium_event" in metadata:
+        return EVENT, json.loads(text)
+    if CODE in metadata:
+        return CODE, {}
+    name = str(metadata.get("artifact", {}).get("name", ""))
+    if name.startswith(CACHES):
+        fields = json.loads(text) if text.startswith("{") else {}
+        return name, fields if isinstance(fields, dict) else {}
+    if everything and not name:
+        name = next((graph for graph in GRAPHS if graph in metadata), "")
+    return (name, {}) if name in (BREAK, RECOMPILED) or (everything and name) else None
+
+
+@contextmanager
+def capture_records(*, everything: bool = False) -> Iterator[list[Record]]:
+    """Collects the compiler's trace records: those that a diagnosis needs, or everything that has a name."""
+    records: list[Record] = []
+    handler, logger = _RecordHandler(records, everything), hook("torch._logging._internal.trace_log")
+    logger.addHandler(handler)
+    try:
+        yield records
+    finally:
+        logger.removeHandler(handler)
+
+
+def recompile_reasons(record: Record) -> list[str]:
+    """Returns the guards that failed before a recompilation, newest code first, each as `0/1: guard`."""
+    if record.text.startswith("["):
+        return [str(reason) for reason in json.loads(record.text)]
+    return [record.text]
+
+
+def recompile_limit() -> int:
+    """Returns how often one function is compiled before it runs in eager mode for good."""
+    return int(hook("torch._dynamo.config.recompile_limit"))
+
+
+def inductor_config(**settings: Any) -> AbstractContextManager[None]:
+    """Changes Inductor's settings for the whole process while the context is open."""
+    context: AbstractContextManager[None] = hook("torch._inductor.config.patch")(settings)
+    return context
+
+
+def fresh_caches() -> AbstractContextManager[None]:
+    """Uses empty caches of compiled code while the context is open."""
+    context: AbstractContextManager[None] = hook("torch._inductor.utils.fresh_cache")()
+    return context
+
+
+def unwrap_compiled(fn: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns what was given to `torch.compile`, and its options; `fn` itself and none if it is not compiled."""
+    get_config = getattr(fn, "get_compiler_config", None)
+    if get_config is None:
+        return fn, {}
+    inner = fn._orig_mod if isinstance(fn, hook("torch._dynamo.eval_frame.OptimizedModule")) else None
+    context = next(
+        cell.cell_contents
+        for cell in get_config.__closure__
+        if isinstance(cell.cell_contents, hook("torch._dynamo.eval_frame.OptimizeContext"))
+    )
+    backend = _innermost(context.callback)
+    config = dict(getattr(backend, "config", None) or {})
+    options: dict[str, Any] = {"dynamic": context._dynamic} if context._dynamic is not None else {}
+    if getattr(backend, "compiler_name", None) == "inductor":
+        options |= {"options": config} if config else {}
+    else:
+        options["backend"] = backend
+    return inner if inner is not None else fn._torchdynamo_orig_callable, options
+
+
+def _innermost(backend: Any) -> Any:
+    """Returns the backend itself, without PyTorch's wrappers."""
+    for name in ("_torchdynamo_orig_backend", "compiler_fn", "_torchdynamo_orig_callable"):
+        if (inner := getattr(backend, name, None)) is not None:
+            return _innermost(inner)
+    return backend
+
+
+def _trace_problems() -> list[str]:
+    """Compiles a small function with a graph break and two sizes; returns what its trace lacks."""
+
+    def small(x: Any) -> Any:
+        x = x + 1
+        torch.compiler.disable(torch.sin)(x)
+        return x * 2
+
+    torch.compiler.reset()
+    with capture_records() as records:
+        compiled = torch.compile(small, backend="eager", dynamic=False)
+        for size in (3, 4):
+            compiled(torch.ones(size))
+    torch.compiler.reset()
+    names = {record.name for record in records}
+    problems = [f"the trace has no {name}" for name in (BREAK, RECOMPILED, METRICS, EVENT) if name not in names]
+    breaks = [record for record in records if record.name == BREAK]
+    if breaks and not breaks[0].text.startswith("Graph break in user code at "):
+        problems.append("graph breaks are reported in another format")
+    guards = [reason for record in records if record.name == RECOMPILED for reason in recompile_reasons(record)]
+    if guards and "size mismatch at index 0" not in guards[0]:
+        problems.append("failed guards are reported in another format")
+    fields = {name for record in records if record.name == METRICS for name in record.fields}
+    problems += [f"metrics have no {name}" for name in sorted(_METRICS - fields)] if fields else []
+    return problems
+
+
+_METRICS = {"co_name", "co_filename", "co_firstlineno", "compile_id", "duration_us"}
+
+
+def self_test() -> dict[str, str]:
+    """Returns what is wrong with each hook, by path; an empty text where it works."""
+    problems: dict[str, str] = {}
+    for path, purpose in HOOKS.items():
+        try:
+            hook(path)
+            problems[path] = ""
+        except PluginError:
+            problems[path] = f"there is no {path}, which is needed for {purpose}"
+    trace = next(iter(HOOKS))
+    if not problems[trace]:
+        problems[trace] = "; ".join(_trace_problems())
+    return problems
+
+
+@cache
+def require_supported() -> None:
+    """Raises if this release of PyTorch fails the self-test; logs once if it is untested and passes."""
+    if VERSION == TESTED_VERSION:
+        return
+    results = self_test()
+    if problems := [problem for problem in results.values() if problem]:
+        working = dict.fromkeys(HOOKS[path] for path, problem in results.items() if not problem)
+        raise PluginError(
+            f"torch {VERSION} is not supported: {'; '.join(problems)}. "
+            f"What still works: {', '.join(working) or 'nothing'}. Install torch=={TESTED_VERSION}"
+        )
+    log.warning("torch %s is untested, and used since it passes the self-test (tested: %s)", VERSION, TESTED_VERSION)
+
+
+def capture_backend(capture: Callable[[Any, Any], Callable[..., Any]]) -> Callable[..., Any]:
+    """Returns a backend that passes each graph and its example inputs to `capture`, which returns what runs."""
+
+    def backend(graph: Any, inputs: Any, **_: Any) -> Callable[..., Any]:
+        return capture(graph, inputs)
+
+    return backend

@@ -1,0 +1,92 @@
+"""Captured graphs compiled by Inductor, with kernels named after the decision they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+from tunewright.torch.inductor.adapter import hook
+from tunewright.torch.inductor.kernel_names import with_decision
+from tunewright.torch.inductor.patching import replaced_hook
+
+CompiledGraph = Callable[..., Any]
+
+_COMPILER = "torch._inductor.compile_fx.compile_fx"
+_NAMER = "torch._inductor.codegen.cpp.get_fused_kernel_name"
+
+
+@contextmanager
+def _preserved_tracing_context() -> Iterator[None]:
+    """Restores the tracing context afterwards: what one compilation leaves there would mislead the next."""
+    context = hook("torch._guards.TracingContext").try_get()
+    if context is None:
+        yield
+        return
+    before = dict(vars(context))
+    try:
+        yield
+    finally:
+        vars(context).clear()
+        vars(context).update(before)
+
+
+def compile_graph(graph: Any, inputs: Sequence[Any], settings: Mapping[str, Any], digest: str = "") -> CompiledGraph:
+    """Compiles a graph with Inductor's `settings`; its kernels are named after the decision with this digest."""
+    original = hook(_COMPILER)
+    original = getattr(original, "__wrapped__", original)
+    with _preserved_tracing_context(), kernels_named_after(digest):
+        compiled: CompiledGraph = original(graph, list(inputs), config_patches=dict(settings) or None)
+    return compiled
+
+
+@contextmanager
+def intercept_compile(replacement: Callable[[Any, Sequence[Any], Mapping[str, Any]], CompiledGraph]) -> Iterator[None]:
+    """Hands every graph that Inductor would compile to `replacement`, with its inputs and the user's options."""
+    original = hook(_COMPILER)
+
+    def compile_fx(graph: Any, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> CompiledGraph:
+        options = kwargs.pop("config_patches", None) or {}
+        if args or any(value is not None for value in kwargs.values()):  # not a call that torch.compile makes
+            return original(graph, inputs, *args, config_patches=options, **kwargs)  # type: ignore[no-any-return]
+        return replacement(graph, inputs, options)
+
+    compile_fx.__wrapped__ = getattr(original, "__wrapped__", original)  # type: ignore[attr-defined]
+    with replaced_hook(_COMPILER, compile_fx):
+        yield
+
+
+@contextmanager
+def kernels_named_after(digest: str) -> Iterator[None]:
+    """Adds the digest of a decision to the names of generated kernels: that of their own GEMM, else `digest`."""
+    original = hook(_NAMER)
+
+    def name(nodes: Sequence[Any], descriptive: Any) -> str:
+        own = [getattr(getattr(node.node, "template", None), "decided", "") for node in nodes]
+        return with_decision(str(original(nodes, descriptive)), next(filter(None, own), digest))
+
+    with replaced_hook(_NAMER, name):
+        yield
+
+
+def hint(value: Any) -> Any:
+    """Returns the size that a symbol has in the current call, without pinning it; anything else as it is."""
+    return value.node.hint if type(value).__name__ in ("SymInt", "SymFloat", "SymBool") else value
+
+
+def is_static(node: Any, value: Any) -> bool:
+    """Whether an input of a graph is a weight: a parameter, or a buffer of a module."""
+    return isinstance(value, torch.nn.Parameter) or "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {})
+
+
+@cache
+def compiler_version() -> str:
+    """Returns the C++ compiler that Inductor uses, with its version."""
+    path = hook("torch._inductor.cpp_builder.get_cpp_compiler")()
+    text = str(hook("torch._inductor.cpp_builder.get_compiler_version_info")(path))
+    version = re.search(r"(gcc|clang)?.?version.(\d+(?:\.\d+)+)", text)
+    return f"{version[1] or 'c++'} {version[2]}" if version else text[:80]

@@ -1,0 +1,111 @@
+"""AOTInductor packages built and loaded, PyTorch's cache artifacts, and counts of compilations."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tunewright.errors import BackendError
+from tunewright.torch.inductor.adapter import hook
+
+SUFFIX = ".pt2"
+_COUNTERS = "torch._dynamo.utils.counters"
+
+
+def build_package(model: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bytes:
+    """Compiles a model for arguments like these; returns machine code with its weights."""
+    module = model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # PyTorch's own deprecation warnings
+        program = torch.export.export(module, tuple(arguments))
+        path = hook("torch._inductor.aoti_compile_and_package")(
+            program, package_path=os.path.join(folder, f"model{SUFFIX}"), inductor_configs=dict(options)
+        )
+        return Path(path).read_bytes()
+
+
+class _FunctionModule(torch.nn.Module):  # type: ignore[misc]
+    """A function as a module, since only modules are exported."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments: Any) -> Any:
+        """Calls the function."""
+        return self.function(*arguments)
+
+
+class LoadedPackage:
+    """A loaded package, called as the model, without a compiler.
+
+    PyTorch's own loader compiles small programs to find out what this processor can do, and parses the structure of
+    the arguments from JSON in every call; neither is needed once a manifest was checked.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"model{SUFFIX}"
+            path.write_bytes(content)
+            try:
+                self._loader = hook("torch._C._aoti.AOTIModelPackageLoader")(str(path), "model", False, 1, -1)
+            except RuntimeError as error:
+                raise BackendError(f"the package cannot be loaded: {error}; build the bundle again") from error
+        _, structure = self._loader.get_call_spec()
+        self._structure = hook("torch.utils._pytree.treespec_loads")(structure)
+        self._unflatten = hook("torch.utils._pytree.tree_unflatten")
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        """Returns the results for flat arguments."""
+        return self._unflatten(self._loader.boxed_run(list(leaves)), self._structure)
+
+
+def flatten(arguments: Any) -> list[Any]:
+    """Returns the leaves of nested arguments."""
+    leaves: list[Any] = _tree_leaves()(arguments)
+    return leaves
+
+
+@cache
+def _tree_leaves() -> Callable[[Any], list[Any]]:
+    """Returns PyTorch's function; looked up once, since every call needs it."""
+    tree_leaves: Callable[[Any], list[Any]] = hook("torch.utils._pytree.tree_leaves")
+    return tree_leaves
+
+
+def save_caches() -> bytes:
+    """Returns what this process compiled as PyTorch's cache artifacts, which contain pickles."""
+    saved = torch.compiler.save_cache_artifacts()
+    if saved is None:
+        raise BackendError("PyTorch's caches kept nothing of what was compiled; `tunewright torch doctor` says why")
+    return bytes(saved[0])
+
+
+def load_caches(content: bytes) -> None:
+    """Loads cache artifacts into PyTorch's caches; only for trusted content, since PyTorch unpickles it."""
+    if torch.compiler.load_cache_artifacts(content) is None:
+        raise BackendError("PyTorch does not accept these cache artifacts; build the bundle again with this release")
+
+
+def compile_counts() -> Counter[str]:
+    """Returns how much this process compiled and autotuned; empty where the compiler was never loaded."""
+    if "torch._dynamo.utils" not in sys.modules:
+        return Counter()
+    counters = hook(_COUNTERS)
+    inductor = counters["inductor"]
+    timed = sum(count for name, count in inductor.items() if name.startswith("benchmarking."))
+    return Counter(
+        compiles=counters["stats"]["unique_graphs"]
+        + inductor["fxgraph_cache_miss"]
+        + counters["aot_autograd"]["total"],
+        autotunes=inductor["select_algorithm_autotune"] + timed,
+    )

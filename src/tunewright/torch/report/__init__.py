@@ -1,0 +1,1 @@
+"""Reports about compiled models as values, text and HTML pages."""

@@ -1,0 +1,81 @@
+"""Decisions about compiled models: from an override, from the store, or tuned in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import torch
+
+from tunewright.engine.budget import Budget
+from tunewright.measure.clock import Restore
+from tunewright.model.decision import Decision, Problem
+from tunewright.session import Session, current_session
+from tunewright.settings import Mode
+from tunewright.torch.evaluator import EvaluationOptions, InProcessEvaluator
+from tunewright.torch.inductor import adapter, graphs
+from tunewright.torch.inductor.kernel_names import OVERRIDDEN
+from tunewright.torch.overrides import Overrides
+
+
+class HostEnvironment(NamedTuple):
+    """The parts of a key beside the processor: versions, instruction set, threads."""
+
+    toolchain: dict[str, str]
+    mode: dict[str, str]
+
+
+def host_environment() -> HostEnvironment:
+    """Returns the environment of this process."""
+    capability = str(torch.backends.cpu.get_cpu_capability())
+    toolchain = {"torch": adapter.VERSION, "c++": graphs.compiler_version()}
+    return HostEnvironment(toolchain, {"isa": capability, "threads": str(torch.get_num_threads()), "regime": "hot"})
+
+
+class Resolver:
+    """Resolves problems with a session and the user's overrides; `decisions` has the results by name."""
+
+    def __init__(self, session: Session | None, overrides: Overrides, budget: str) -> None:
+        self._session, self.overrides, self._budget = session, overrides, budget
+        self.decisions: dict[str, Decision] = {}
+
+    @property
+    def session(self) -> Session:
+        """The given session or that of the process, made to tune in this process."""
+        session = self._session or current_session()
+        if session.mode is not Mode.TUNE or session.settings.pool == "serial":
+            return session
+        serial = Session(msgspec.structs.replace(session.settings, pool="serial"), store=session.store)
+        serial.counts, serial.listeners, serial.chosen = session.counts, session.listeners, session.chosen
+        return serial
+
+    def evaluation_options(
+        self, restore: Restore | None = None, *, sample_seconds: float = 0.0, time_factor: float = 1.0
+    ) -> EvaluationOptions:
+        """Returns how candidates are timed in this process."""
+        lock = self.session.settings.cache_path / "leases" / "cpu.lock"
+        return EvaluationOptions(torch.get_num_threads(), restore, lock, sample_seconds, time_factor)
+
+    def __call__(
+        self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], InProcessEvaluator]
+    ) -> Decision:
+        """Returns the decision for a problem; the evaluator is only made if something is measured."""
+        decision = self._resolve(problem, names, make_evaluator)
+        self.decisions[names[-1]] = decision
+        return decision
+
+    def decision_digest(self, problem: Problem, names: Sequence[str]) -> str:
+        """Returns what kernels are named after: the digest of the decided key, or that an override decided."""
+        return OVERRIDDEN if set(names) & self.overrides.used.keys() else problem.key.digest
+
+    def _resolve(
+        self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], InProcessEvaluator]
+    ) -> Decision:
+        if (config := self.overrides.config(problem, names)) is not None:
+            return Decision(problem.key, config)
+        session = self.session
+        if (known := session.lookup_or_policy(problem)) is not None:
+            return known if known.config in problem.space else Decision(problem.key, problem.default)
+        budget, evaluator = Budget.parse(self._budget), make_evaluator()
+        return session.tune_once(problem, lambda: session.tune(problem, evaluator, budget=budget, replace=False))

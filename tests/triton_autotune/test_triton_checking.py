@@ -1,0 +1,105 @@
+"""Results of kernels judged without a GPU, in Triton's interpreter (rung 3)."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import tunewright as tw
+from tunewright.triton import check
+from tunewright.triton.checking import make_checker
+from tunewright.triton.options import AutotuneOptions
+
+WRONG = """
+import torch
+import triton
+import triton.language as tl
+from tunewright.triton import autotune
+
+
+def inputs(n):
+    return {"grid": lambda meta: (triton.cdiv(n, meta["BLOCK"]),), "x_ptr": torch.ones(n), "out_ptr": torch.zeros(n),
+            "n": n}
+
+
+def reference(x_ptr):
+    return 2 * x_ptr
+
+
+@autotune([triton.Config({"BLOCK": 16, "MASK": True}), triton.Config({"BLOCK": 16, "MASK": False}),
+           triton.Config({"BLOCK": 12, "MASK": True})], ["n"], inputs=inputs, reference=reference)
+@triton.jit
+def twice(x_ptr, out_ptr, n, BLOCK: tl.constexpr, MASK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n if MASK else at < n - n % BLOCK
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=inside), mask=inside)
+"""
+
+
+@pytest.mark.slow
+def test_a_config_that_is_wrong_only_at_ragged_sizes_is_found(written):
+    module = written(WRONG, name="twice_kernel")
+    told = check(module.twice)
+    assert [(one.shape["n"], one.wrong is None) for one in told] == [
+        (32, True), (33, True), (32, True), (33, False), (32, False), (33, False),
+    ]  # fmt: skip
+    assert "out_ptr is wrong in 1 of 33 elements" in told[3].wrong
+    assert "it raises" in told[4].wrong  # a block must be a power of two
+
+
+@pytest.mark.slow
+def test_one_that_kills_its_process_is_blamed_and_the_others_go_on(written):
+    deadly = WRONG.replace("    return {", "    import os\n    os.abort() if n == 33 else None\n    return {")
+    module = written(deadly, name="deadly_kernel")
+    told = check(module.twice, shapes=[{"n": 33}, {"n": 16}], configs=[0])
+    assert [one.wrong is None for one in told] == [False, True]
+    assert "died" in told[0].wrong
+
+
+@pytest.mark.slow
+def test_one_that_never_ends_is_ended_and_the_others_go_on(written):
+    endless = WRONG.replace("    return {", "    import time\n    time.sleep(600 if n == 33 else 0)\n    return {")
+    told = check(written(endless, name="endless_kernel").twice, [{"n": 33}, {"n": 16}], [0], seconds=30)
+    assert [one.wrong for one in told] == ["it did not end within 30 s", None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["grouped_matmul", "split_k", "softmax", "inplace_update", "heuristics_inside", "modelled"]
+)
+def test_kernels_of_the_suite_are_right_on_small_and_ragged_shapes(kernels, name):
+    module = kernels(name)
+    told = check(module.calls()[0][0], configs=[0])
+    assert len(told) == 2
+    assert [one.wrong for one in told] == [None, None]
+
+
+def test_a_kernel_without_a_reference_says_what_is_missing(kernels):
+    with pytest.raises(tw.TunewrightError, match="declare reference= and inputs="):
+        check(kernels("hooked").count_positive)
+
+
+def test_a_judge_compares_what_was_stored_with_what_the_reference_says():
+    out = torch.zeros(4)
+    judge = make_checker(AutotuneOptions(reference=lambda x: 2 * x), {"x": torch.ones(4), "out": out}, {"out": out})
+    assert "out is wrong in 4 of 4 elements" in judge()
+    out += 2
+    assert judge() is None
+
+
+def test_a_judge_allows_what_a_type_can_hold():
+    out = torch.full((4,), 2.01, dtype=torch.bfloat16)
+    said = AutotuneOptions(reference=lambda x: 2 * x)
+    assert make_checker(said, {"x": torch.ones(4)}, {"out": out})() is None
+    strict = AutotuneOptions(reference=lambda x: 2 * x, tolerance=1e-4)
+    assert "wrong" in make_checker(strict, {"x": torch.ones(4)}, {"out": out})()
+
+
+def test_a_reference_with_a_strange_parameter_is_refused():
+    with pytest.raises(tw.TunewrightError, match="takes 'y'"):
+        make_checker(AutotuneOptions(reference=lambda y: y), {"x": 1}, {})
+
+
+def test_the_suite_has_references_to_check_by():
+    files = list((Path(__file__).parent / "kernels").glob("*.py"))
+    assert sum("def reference(" in file.read_text() for file in files) >= 10
