@@ -81,7 +81,7 @@ def test_an_interrupted_run_keeps_what_is_done(cache, tmp_path, wait_until):
     child.send_signal(signal.SIGINT)
     said, _ = child.communicate(timeout=300)
     assert child.returncode == 130
-    assert "stopped; what is done is kept" in said
+    assert "stopped; results are kept" in said
     done = len(list(ArtifactCache(cache).records()))
     assert 0 < done < 8
     assert len(told(*words)["rows"]) == 8
