@@ -104,7 +104,7 @@ def visits(
             page = context.new_page()
             page.on("console", lambda one, said=said: said.append(one.text) if one.type == "error" else None)
             page.on("pageerror", lambda one, said=said: said.append(str(one)))
-            shown._kept.clear()  # as if the page were the first to be asked for
+            shown._cache.clear()  # as if the page were the first to be asked for
             page.goto(f"{base}{path}?{urlencode(query)}")
             paints.append(round(page.evaluate(PAINT), 1))
             for _ in range(2000):

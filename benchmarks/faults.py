@@ -41,6 +41,7 @@ from fault_places import Clock, disk, set_writable
 from figures import Goal, Report, parser
 
 from tunewright.stores import locations as places
+from tunewright.stores import serialization
 from tunewright.stores.postgres.location import SECONDS as POSTGRES_SECONDS
 from tunewright.stores.singleflight import LEASE
 from tunewright.stores.sqlite import SqliteStore
@@ -188,7 +189,7 @@ def _led(
     if len(lines) != len(survivors) + finished:
         wrong.append(f"{len(lines)} of {len(survivors)} ended")
     stands = places.open_single(location).get(children.key_of(name))
-    if stands is None or children.wire.dump_decision(stands).hex() not in {words[4] for words in lines}:
+    if stands is None or serialization.dump_decision(stands).hex() not in {words[4] for words in lines}:
         wrong.append("what stands is not what they believe")
     return wrong, max((float(words[3]) for words in lines), default=moment) - moment
 

@@ -15,6 +15,7 @@ import numpy as np
 from tunewright.cases.inputs import Inputs
 from tunewright.keylint import findings
 from tunewright.measure.evaluator import Evaluator
+from tunewright.measure.kernel_workload import KernelWorkload
 from tunewright.model.decision import Problem
 from tunewright.model.device import Device
 from tunewright.model.key import Key
@@ -142,7 +143,7 @@ class Clock:
 def tune(session: Session, key: Key, machine: SimulatedMachine, *, fresh: bool = False) -> None:
     """One key, as a user would."""
     kernel = Kernel("simulated", lambda: None, (), Path())
-    bench = Evaluator(Simulated(machine), kernel, (Inputs(),), DEFAULT)
+    bench = Evaluator(KernelWorkload(Simulated(machine), kernel, (Inputs(),), DEFAULT))
     session.tune(Problem(key, SPACE, DEFAULT), bench, fresh=fresh)
 
 

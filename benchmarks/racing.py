@@ -9,7 +9,7 @@ among them, in random order, so that the machine's mood strikes all:
   the least median wins. Its flush of the cache is left out: the blocks are hot.
 - interleaved: every config once in each round, in random order; the least median of times over the round's wins. Judged
   after a few rounds, about as dear as the race, and after many.
-- race: `tunewright.measure.race` with a span of five seconds; its leader. Also as the library decides: the first in
+- race: `tunewright.measure.race` with a span of 15 seconds; its leader. Also as the library decides: the first in
   canonical order among those that tie with the leader within the margin.
 - kernel_tuner: as Kernel Tuner 1.5.0 does with C: the mean of 7 launches, after the one that checks the results.
 
@@ -20,7 +20,7 @@ choice is right if its truth is within 1 % of the best of its repeat. A repeat w
 separable, any other a near tie. Kernel seconds are CPU seconds spent in launches, those that are discarded included;
 the saving is the ratio of medians, fixed over race.
 
-Once with the other core idle, once with a neighbour on it that streams memory. The full run takes about 40 minutes.
+Once with the other core idle, once with a neighbour on it that streams memory. The full run takes about an hour.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ SPARE = 1.5
 """Compiled configs for each one of a repeat: winners differ between repeats, so that no single one decides."""
 
 FEW, MANY = 5, 10
-SPAN = 5.0
-"""Seconds over which close candidates are raced, as after a search of 40 s and more."""
+SECONDS, SPAN = 30.0, 15.0
+"""The longest race, and the seconds over which close candidates are raced, as after a search of two minutes or more."""
 
 LOADS, REGIMES = ("idle", "loaded"), (Regime.HOT, Regime.CONTEXT)
 GOALS = tuple(
@@ -125,7 +125,7 @@ def interleaved(field: Field, regime: Regime) -> Chosen:
 
 def raced(field: Field, regime: Regime) -> Chosen:
     """The library's race: its leader, and what the library would decide."""
-    found = race.run_race(field.visits(regime), race.RaceOptions(seed=field.seed, span=SPAN))
+    found = race.run_race(field.visits(regime), race.RaceOptions(seconds=SECONDS, seed=field.seed, span=SPAN))
     equal = [i for i in found.ties if found.equal(i)]
     yield "race", found.leader
     yield "race_decided", min(equal, key=lambda i: field.ranks[i])

@@ -160,9 +160,9 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
     from tunewright.measure.clock import HostTimer, make_sampler, use_same_clock
     from tunewright.session import Session
     from tunewright.torch import compile
+    from tunewright.torch.candidate import sustained_sampler
     from tunewright.torch.compile_model import SAMPLE_SECONDS
     from tunewright.torch.diagnostics.numerics import relative_error, tensors_in
-    from tunewright.torch.evaluator import sustained_sampler
 
     torch.set_num_threads(threads)
     session = Session(mode="frozen")

@@ -2,8 +2,9 @@
 
     python benchmarks/torture.py [--quick] [--json]
 
-Three tuners choose on the same simulated machine, whose truth is known (`tunewright.testing.torture`): this library,
-from its trials to its decision; `do_bench` and the autotuner the way Triton 3.9.0 does it; and Kernel Tuner itself, by
+Tuners choose on the same simulated machine, whose truth is known (`tunewright.testing.torture`): this library, from its
+trials to its decision, through its front ends for kernels, for calls on tensors (`torch`) and for Triton kernels on a
+fake driver (`triton`); `do_bench` and the autotuner the way Triton 3.9.0 does it; and Kernel Tuner itself, by
 brute force with its defaults. Every problem is tuned twice, independently.
 
 - flip rate: of 100 near ties, in seven weathers by turns, how many pairs of tunings chose differently.
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 
 import msgspec
 from figures import Goal, Report, parser
+from torture_fronts import TorchTuner, TritonTuner
 
 from tunewright.testing.torture import (
     NEAR_TIES,
@@ -34,9 +36,19 @@ from tunewright.testing.torture import (
     torture,
 )
 
-GOALS = (Goal("flip_rate", "<=", 0.02), Goal("losers_vs_default", "==", 0), Goal("lost", "==", 0))
+GOALS = tuple(
+    Goal(f"{prefix}{figure}", sign, bound)
+    for prefix in ("", "torch_", "triton_")
+    for figure, sign, bound in (("flip_rate", "<=", 0.02), ("losers_vs_default", "==", 0), ("lost", "==", 0))
+)
 OTHERS = tuple(scenario for scenario in SCENARIOS if scenario is not NEAR_TIES)
-PREFIXES = {"tunewright": "", "do_bench": "peer_", "kernel_tuner": "kernel_tuner_"}
+PREFIXES = {
+    "tunewright": "",
+    "torch": "torch_",
+    "triton": "triton_",
+    "do_bench": "peer_",
+    "kernel_tuner": "kernel_tuner_",
+}
 
 
 def run(tuner: Tuner, *, quick: bool) -> list[TortureScore]:
@@ -77,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Torture, compare, report."""
     given = parser(__doc__).parse_args(arguments)
     report = Report()
-    for tuner in (TunewrightTuner(), DoBench(), KernelTuner()):
+    for tuner in (TunewrightTuner(), TorchTuner(), TritonTuner(), DoBench(), KernelTuner()):
         note(report, tuner, run(tuner, quick=given.quick))
     return report.finish(GOALS, as_json=given.json)
 

@@ -3,7 +3,7 @@
     python benchmarks/triton_launch.py [--quick] [--json]
 
 The whole Python of a launch, from `kernel[grid](...)` to the driver, of a matmul with three tensors and nine ints:
-through our drop-in, through `triton.autotune`, and directly with the config spelled out. Rung 2: a pretended driver
+through our drop-in, through `triton.autotune`, and directly with the config spelled out. Rung 2: a fake driver
 launches nothing, so this is the cost of Python alone; no GPU is involved.
 
 Blocks of all three are timed in turn, in another order each time, in CPU time; a figure is the median of the ratios
@@ -26,11 +26,11 @@ import triton.language as tl
 from figures import Goal, Report, Series, parser
 
 import tunewright as tw
-from tunewright.testing.triton_driver import A100, FakeDriver, pretended
+from tunewright.testing.triton_driver import A100, FakeDriver, fake_driver
 from tunewright.triton import autotune
 
 GOALS = (Goal("launch_ratio", "<=", 1.2),)
-RUNG = "pretended driver (rung 2): only Python launch cost, no GPU"
+RUNG = "fake driver (rung 2): only Python launch cost, no GPU"
 GRID = (16,)
 SIZE = 256
 CONFIGS = [
@@ -59,7 +59,7 @@ def matmul(  # noqa: PLR0913, PLR0917 - as Triton's are
 
 
 def launches(report: Report, cache: str) -> dict[str, Call]:
-    """The three ways to launch, tuned and warm; the pretended driver notes nothing from here on."""
+    """The three ways to launch, tuned and warm; the fake driver notes nothing from here on."""
     tensors = [torch.zeros(SIZE, SIZE, dtype=torch.float16) for _ in range(3)]
     args = (*tensors, SIZE, SIZE, SIZE, *(step for tensor in tensors for step in tensor.stride()))
     session = tw.Session(cache=cache)
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser(__doc__).parse_args(arguments)
     report = Report()
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # said, or Triton warns
-    with TemporaryDirectory() as folder, pretended(FakeDriver(A100)) as driver:
+    with TemporaryDirectory() as folder, fake_driver(FakeDriver(A100)) as driver:
         triton.knobs.cache.dir = folder
         ways = launches(report, folder)
         driver.noted = False

@@ -60,6 +60,13 @@ FEW_SEEDS = "two seeds: with ten the same code gave .89 to .92"
 FEW_RACED = "four are raced: one is 0.25"
 
 HEADLINES: dict[str, tuple[Headline, ...]] = {
+    "artifacts": (
+        zero("loaded"),
+        zero("wrong_results"),
+        higher("rebuilt", FIXED),
+        absolute("first_load_us.checked", "lower", BUSY, 1.0),
+        absolute("key_ms.warm", "lower", BUSY, 1.0),
+    ),
     "attest": (
         zero("alarms"),
         higher("detected.2x.rate", FEW_RACED, slack=0.25),
@@ -72,6 +79,11 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         zero("answers_without_tier"),
         lower("regret.mean", "a replay: it moves only with the search", slack=0.02),
     ),
+    "bundle_pull": (
+        lower("bytes", FIXED),
+        absolute("at_once_1.pull_ms", "lower", BUSY, 1.0),
+        absolute("at_once_1.server_ms", "lower", "counted in ticks of 10 ms", 1.0),
+    ),
     "bundles": (
         absolute("verify_mb_s", "higher", BUSY, 0.5),
         absolute("open_ms", "lower", "the highest of its repeats", 2.0),
@@ -83,6 +95,7 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         lower("typical_error_percent", "in percent: what a busy machine adds to two repeats", slack=1.0),
     ),
     "dashboard": (zero("complaints"), absolute("first_paint_ms", "lower", "one visit to each page", 1.0)),
+    "emulator": (zero("false_alarms"), higher("right", FIXED), higher("found_share", FIXED)),
     "faults": (zero("total.lost"), higher("total.injected", "chance decides a few of them", 0.2)),
     "fleet": (
         higher("overhead_ratio_10ms", "0.88 to 0.93 in a quiet run, less on a busy machine", 0.15),
@@ -95,12 +108,23 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         lower("check_error", "one real run on a busy machine", slack=0.15),
     ),
     "fleet_storm": (zero("lost"), zero("doubled"), zero("overlaps"), higher("finished", FIXED)),
+    "gpu_faults": (
+        *(zero(figure) for figure in ("wrong_published", "repeated_crashes", "parent_died")),
+        higher("culprit_named", FIXED),
+        lower("memory_ratio", "1.009 on a simulated device", slack=0.05),
+        lower("storm_searches", FIXED),
+        lower("fresh_int_ratio", "0.79 to 0.81 on a busy machine", 0.2),
+    ),
     "herd": (
         zero("redis.bare.failed"),
         zero("postgres.bare.failed"),
         lower("redis.session.commands_per_process", "counted by the server", slack=0.5),
         lower("postgres.session.commands_per_process", "counted by the server", slack=0.5),
     ),
+    "hostile": tuple(
+        zero(figure) for figure in ("wrong_configs", "code_runs", "crashes", "leaks", "losses", "refused")
+    ),
+    "interleavings": (zero("stale"), zero("lost"), zero("unfinished")),
     "launch": (
         higher("ratio", "5.3 to 5.9 between runs of 120 blocks; quick ones have 30", 0.3),
         higher("imports_clean", FIXED),
@@ -118,6 +142,7 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         higher("scores.as shipped.convolution", "one seed", slack=0.08),
         higher("scores.as shipped.made_up", "one seed", slack=0.08),
     ),
+    "budgets": (lower("worst_overrun", "processes start slowly on a busy machine", slack=0.1), zero("failures")),
     "memo": (
         higher("store.get", "medians of few blocks that wait for a disk", 0.4),
         higher("store.put", "medians of few blocks that wait for a disk", 0.4),
@@ -134,6 +159,12 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         lower("worst_vs_best", "the largest of few medians of nine", 0.4),
         lower("geomean_vs_torch", "medians of nine neighbours", 0.35),
         absolute("dispatched_us", "lower", BUSY, 0.8),
+    ),
+    "power": (zero("power_lost"), zero("power_torn"), higher("power_states", "which states are alike is chance", 0.1)),
+    "referee": tuple(
+        zero(f"{language}.{count}")
+        for language in ("python", "c", "torch", "triton")
+        for count in ("chosen", "refused", "errors")
     ),
     "racing": (
         higher("idle.saving", "two repeats", 0.5),
@@ -200,8 +231,7 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
     ),
     "torture": (
         lower("flip_rate", ONE_FLIP, slack=0.08),
-        zero("losers_vs_default"),
-        zero("lost"),
+        *(zero(f"{front}{count}") for front in ("", "torch_", "triton_") for count in ("losers_vs_default", "lost")),
         lower("wrong_winners", "simulated noise; one tuning of a scenario", slack=2),
     ),
     "triton_build": (

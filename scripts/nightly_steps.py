@@ -15,8 +15,10 @@ MINUTE = 60.0
 BENCHMARK_LIMITS = {
     "faults": 30 * MINUTE,
     "fleet_storm": 30 * MINUTE,
+    "gpu_faults": 20 * MINUTE,
     "lint": 20 * MINUTE,
     "racing": 20 * MINUTE,
+    "referee": 30 * MINUTE,
     "search": 20 * MINUTE,
     "service_storm": 20 * MINUTE,
     "torch_compile": 30 * MINUTE,

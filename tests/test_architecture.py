@@ -20,9 +20,10 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 HEART = ["model", "ports", "measure", "engine", "session.py", "kernel/tuned.py"]
 
 PUBLIC = {
-    "C", "Case", "Config", "Feature", "In", "InOut", "Knob", "NoDecision", "NothingWorked", "Out", "Python", "Rule",
-    "Session", "Space", "Tuned", "TunewrightError", "Variant", "__version__", "configure", "current_session", "memo",
-    "persistent_memo", "seal", "tune", "unseal",
+    "C", "Callable", "Case", "Command", "Config", "CpuSeconds", "Feature", "In", "InOut", "Jax", "Knob", "NoDecision",
+    "NothingWorked", "Numba", "Out", "Python", "Range", "Regex", "Rule", "Seconds", "Session", "Space", "Tuned",
+    "TunewrightError", "Variant", "__version__", "configure", "current_session", "memo", "persistent_memo", "seal",
+    "tune", "unseal",
 }  # fmt: skip
 
 
@@ -51,14 +52,16 @@ def triple(x: tw.In("N"), *, step: int):
 
 
 TUNING = [
-    "kernel.generated_call", "kernel.tuned", "pools.kernel_loader", "kernel.declaration", "kernel.buckets",
-    "session", "stores.artifact_provider", "backends.python", "backends.host", "stores.fallback",
-    "stores.singleflight", "stores.leases",
-    "cases.inputs", "kernel.seeds", "stores.seal", "engine.budget",
-    "pools.serial", "strategies.random", "stores.prior",
-    "engine.journal", "engine.stopping", "engine.search_loop",
-    "engine.decide", "measure.evaluator", "cases.validation", "cases.arguments", "cases.tolerance",
-    "stores.file_lock", "measure.clock", "measure.race", "stats", "measure.noise", "stores.transcripts",
+    "kernel.generated_call", "kernel.tuned", "kernel.parameter_names", "pools.kernel_loader", "kernel.buckets",
+    "kernel.declaration", "session", "stores.cache_folder", "stores.artifact_provider", "backends.python",
+    "backends.host", "backends.foreign_devices", "stores.fallback", "stores.singleflight", "stores.leases",
+    "cases.inputs", "kernel.workloads", "measure.evaluator", "measure.audit", "kernel.seeds", "stores.seal",
+    "engine.budget", "pools.serial", "strategies.random", "stores.prior",
+    "engine.journal", "engine.trying", "engine.stopping", "engine.search_loop", "engine.decide", "engine.final",
+    "measure.kernel_workload", "cases.arguments", "cases.contents", "cases.validation", "cases.tolerance",
+    "measure.judge", "stores.file_lock", "cases.expected", "cases.foreign_arrays", "measure.kernel_candidate",
+    "measure.case_check", "measure.clock", "engine.repeated_failures", "measure.race", "stats", "measure.noise",
+    "stores.transcripts",
 ]  # fmt: skip
 
 
@@ -73,10 +76,15 @@ KEEPING = (
     "stores.circuit_breaker",
     "stores.process_id",
     "stores.files",
+    "stores.network_files",
+    "stores.choice_digest",
     "stores.capabilities",
     "stores.statistics",
+    "stores.namespaces",
+    "stores.trust",
+    "stores.user_file",
 )
-"""Where the store itself is at work."""
+"""Where the store itself is at work, and where it is decided whether it may be used."""
 
 
 def test_a_tuning_run_goes_from_top_to_bottom_as_drawn() -> None:
@@ -86,7 +94,8 @@ def test_a_tuning_run_goes_from_top_to_bottom_as_drawn() -> None:
     import tunewright.stores.singleflight  # what loading it does is no part of the path  # noqa: F401
 
     rooms = crossed(lambda: tuned(np.ones(3)))
-    values = ("model.", "spaces.", "cases.case", "settings", "report.", "lazy_logging", "ports.", *KEEPING)
+    once = "backends.cpu_info"  # the processor is described once in each process
+    values = (once, "model.", "spaces.", "cases.case", "settings", "report.", "lazy_logging", "ports.", *KEEPING)
     assert [room for room in rooms if not room.startswith(values)] == TUNING
 
 
@@ -128,7 +137,7 @@ def test_files_functions_and_parameters_stay_small() -> None:
 def test_the_heart_can_be_read_in_an_afternoon() -> None:
     files = [file for part in HEART for file in ([ROOT / part] if part.endswith(".py") else (ROOT / part).glob("*.py"))]
     total = sum(file.read_text().count("\n") for file in files)
-    assert total <= 3000, total
+    assert total <= 4900, total
 
 
 def test_the_public_names_are_these() -> None:
@@ -149,7 +158,7 @@ def test_importing_us_loads_no_optional_package_and_no_face() -> None:
 
 # Where anything that a config breaks is data about the config, and where a waiting caller is handed any error at all.
 BLIND = {
-    "memoization/singleflight.py", "torch/evaluator.py", "triton/evaluator.py", "measure/evaluator.py",
+    "memoization/singleflight.py", "triton/workload.py", "measure/evaluator.py",
 }  # fmt: skip
 
 
@@ -165,7 +174,7 @@ def names(node: ast.expr | None) -> set[str]:
     return {getattr(part, "attr", None) or getattr(part, "id", "") for part in parts}
 
 
-def test_errors_are_swallowed_whole_in_four_files_alone() -> None:
+def test_errors_are_swallowed_whole_in_three_files_alone() -> None:
     found = set()
     for path in SOURCES:
         for node in ast.walk(parsed(path.read_text())):
@@ -207,9 +216,9 @@ def pickles(text: str) -> list[str]:
     return found
 
 
-def test_nothing_pickles() -> None:
-    for path in SOURCES:
-        assert not pickles(path.read_text()), path
+def test_nothing_pickles_but_what_a_process_tells_its_own_child() -> None:
+    found = {place(path): pickles(path.read_text()) for path in SOURCES}
+    assert {path: how for path, how in found.items() if how} == {"pools/by_value.py": ["cloudpickle", "pickle"]}
 
 
 def test_what_pickles_is_found_out() -> None:

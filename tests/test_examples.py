@@ -20,7 +20,7 @@ def installed(example: Path, place: Path) -> dict[str, str]:
     info.joinpath("METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     )
-    groups = project["entry-points"].items()
+    groups = project.get("entry-points", {}).items()
     info.joinpath("entry_points.txt").write_text(
         "\n".join(f"[{group}]\n" + "\n".join(f"{n} = {v}" for n, v in points.items()) for group, points in groups)
     )

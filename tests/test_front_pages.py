@@ -42,3 +42,11 @@ def test_figures_of_the_readme_are_those_of_the_results() -> None:
     assert len(rows) <= 5
     for figure in rows:
         assert figure.rstrip("x") in results, figure
+
+
+def test_the_files_of_the_openmp_page_are_those_of_the_tutorial() -> None:
+    text = (PROJECT / "docs" / "howto" / "openmp.md").read_text()
+    shown = dict(re.findall(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE))
+    assert len(shown) == 4
+    for name, content in shown.items():
+        assert content == (PROJECT / "tutorials" / name).read_text(), name

@@ -30,6 +30,17 @@ def source(path: str) -> str:
     return (PROJECT / "src" / "tunewright" / path).read_text()
 
 
+def tritons() -> list[str]:
+    """The releases of Triton that the adapter was tested on, the oldest first."""
+    (listed,) = re.findall(r"^TESTED_VERSIONS = \((.+)\)$", source("triton/releases.py"), re.MULTILINE)
+    return re.findall(r'"(.+?)"', listed)
+
+
+def minor(version: str) -> str:
+    """The first two numbers of a version."""
+    return version.rpartition(".")[0]
+
+
 def test_the_pythons_are_those_of_the_metadata() -> None:
     named = [one.rpartition(" ")[2] for one in PYPROJECT["project"]["classifiers"] if ":: Python :: 3." in one]
     assert row("Python")[0].split(", ") == named
@@ -37,17 +48,21 @@ def test_the_pythons_are_those_of_the_metadata() -> None:
 
 
 def test_torch_and_triton_are_those_that_the_adapters_were_checked_on() -> None:
-    for name, path in (("torch", "torch/inductor/adapter.py"), ("Triton", "triton/adapter.py")):
-        (checked,) = re.findall(r'^TESTED_VERSION = "(.+)"$', source(path), re.MULTILINE)
-        assert row(name)[0] == checked
-        assert f"{name} {checked}" in PAGE
-    (prebuilt,) = re.findall(r'^TESTED_VERSION = "(.+)"$', source("triton/static/aot.py"), re.MULTILINE)
-    assert prebuilt == row("Triton")[0]
+    (checked,) = re.findall(r'^TESTED_VERSION = "(.+)"$', source("torch/inductor/adapter.py"), re.MULTILINE)
+    assert row("torch")[0] == checked
+    assert f"torch {checked}" in PAGE
+    tested = tritons()
+    assert f"Triton {', '.join(tested[:-1])} and {tested[-1]}" in PAGE
+    assert row("Triton")[0] == f"{minor(tested[0])} to {minor(tested[-1])}"
 
 
 def test_torch_and_triton_are_those_that_pip_installs() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert extras["triton"] == [f"triton=={row('Triton')[0]}"]
+    (requirement,) = re.findall(r'^REQUIREMENT = "(.+)"$', source("triton/releases.py"), re.MULTILINE)
+    first, last = tritons()[0], minor(tritons()[-1])
+    assert extras["triton"] == [requirement]
+    assert requirement == f"triton>={minor(first)},<3.{int(last.removeprefix('3.')) + 1}"
+    assert f"triton=={tritons()[-1]}" in PYPROJECT["dependency-groups"]["peers"]
     (least,) = (one.removeprefix("torch>=") for one in extras["torch"])
     assert f"accepts torch {least} and later" in PAGE
     assert f"torch=={row('torch')[0]}" in PYPROJECT["dependency-groups"]["peers"]
@@ -64,9 +79,10 @@ def test_what_is_tested_every_night_is_what_the_matrix_tests(monkeypatch: pytest
             sys.modules.pop(name, None)
     tested = {kind: [one.version for one in environments if one.kind == kind] for kind in ("python", "torch", "triton")}
     assert row("Python")[0].split(", ") == tested["python"]
-    for name in ("torch", "triton"):
-        said = row(f"{name.replace('tri', 'Tri')}, other releases")[1].partition("with ")[2]
+    for name, title in (("torch", "torch, other releases"), ("triton", "Triton")):
+        said = row(title)[1].partition("with ")[2]
         assert said.split(", ") == tested[name]
+    assert tested["triton"] == tritons()
 
 
 @pytest.mark.parametrize(

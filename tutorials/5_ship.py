@@ -56,7 +56,7 @@ def story(scratch):
     bench.run("tunewright store untuned")
 
     # 2. Tune what it called, most expensive first.
-    bench.run("tunewright tune --recorded --budget 15")
+    bench.run("tunewright tune --recorded app.py --budget 15")
 
     # 3. Pack the decisions into one file, with artifacts and transcripts. Make the signing key once.
     signer = bench.run("tunewright bundle key team.pem").splitlines()[0]

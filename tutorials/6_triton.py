@@ -3,7 +3,7 @@
     python tutorials/6_triton.py
 
 This needs no GPU, so it says nothing about speed: kernels are really compiled (rung 1), and launched on a simulated
-driver of an A100 with made-up times (rung 2). On a machine with a GPU, remove `pretended`; nothing else changes.
+driver of an A100 with made-up times (rung 2). On a machine with a GPU, remove `fake_driver`; nothing else changes.
 """
 
 import os
@@ -17,7 +17,7 @@ import triton.language as tl
 from triton import cdiv, jit
 
 import tunewright as tw
-from tunewright.testing.triton_driver import A30, A100, FakeDriver, pretended
+from tunewright.testing.triton_driver import A30, A100, FakeDriver, fake_driver
 
 # 1. Change one import. This was `from triton import autotune, Config`; nothing else changes.
 from tunewright.triton import Config, autotune
@@ -73,7 +73,7 @@ def cost(launch):
 
 
 def main():
-    with pretended(FakeDriver(A100, seconds=cost)):
+    with fake_driver(FakeDriver(A100, seconds=cost)):
         # 3. The first call tunes by racing; the next is a dictionary look-up.
         matmul[grid](*arguments())
         print("a list:", matmul.best_config)
@@ -81,7 +81,7 @@ def main():
         searched[grid](*arguments(m=200))  # the same bucket: nothing is tuned
         print("a space:", searched.best_config)
         print({kind: count for kind, count in tw.current_session().counts.items() if kind != "compiles"})
-    with pretended(FakeDriver(A30, seconds=cost)):
+    with fake_driver(FakeDriver(A30, seconds=cost)):
         # 4. Another GPU of the same architecture has another key: the stock tuner would use the A100's choice.
         print("on an A30:", searched.key.key(searched.key.signature(named(arguments()))).differences(decided().key))
 

@@ -32,6 +32,7 @@ def blocks(page: Path, *tags: str) -> list[Block]:
 def written(page: Path, folder: Path) -> None:
     """Write the files that a page shows into a folder."""
     for one in blocks(page, "file"):
+        (folder / one.name).parent.mkdir(parents=True, exist_ok=True)
         (folder / one.name).write_text(one.text)
 
 

@@ -17,6 +17,8 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import nbformat
+import notebook_page
 import rendering
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -62,6 +64,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made: commands, settings, files of the project that pages lead to."""
     docs = Path(config.docs_dir)
     made = {"reference/commands.md": rendering.commands(), "reference/settings.md": rendering.settings()}
+    made["howto/notebook.md"] = notebook_page.render(nbformat.read(notebook_page.NOTEBOOK, as_version=4))
     made |= {page: _moved((PROJECT / name).read_text()) for page, name in MADE.items() if (PROJECT / name).exists()}
     for page in docs.rglob("*.md"):
         here = page.relative_to(docs).parent.as_posix()

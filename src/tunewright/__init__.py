@@ -12,26 +12,38 @@ from tunewright.model.signature import In, InOut, Out
 from tunewright.session import Session, configure, current_session
 from tunewright.spaces.config import Config
 from tunewright.spaces.feature import Feature
-from tunewright.spaces.space import Knob, Rule, Space, Variant
+from tunewright.spaces.space import Knob, Range, Rule, Space, Variant
 from tunewright.stores.seal import seal, unseal
 from tunewright.version import __version__
 
 if TYPE_CHECKING:
+    from tunewright.backends.compiled import Callable
+    from tunewright.backends.jax import Jax
+    from tunewright.backends.numba import Numba
+    from tunewright.commands import Command, CpuSeconds, Regex, Seconds
     from tunewright.memoization import memo, persistent_memo
 
 __all__ = [
     "C",
+    "Callable",
     "Case",
+    "Command",
     "Config",
+    "CpuSeconds",
     "Feature",
     "In",
     "InOut",
+    "Jax",
     "Knob",
     "NoDecision",
     "NothingWorked",
+    "Numba",
     "Out",
     "Python",
+    "Range",
+    "Regex",
     "Rule",
+    "Seconds",
     "Session",
     "Space",
     "Tuned",
@@ -50,6 +62,12 @@ __all__ = [
 # Names that most processes do not need are imported when they are first used.
 __getattr__ = lazy_names(
     __name__,
-    dict.fromkeys(("memo", "persistent_memo"), "tunewright.memoization"),
+    {
+        "Callable": "tunewright.backends.compiled",
+        "Jax": "tunewright.backends.jax",
+        "Numba": "tunewright.backends.numba",
+    }
+    | dict.fromkeys(("memo", "persistent_memo"), "tunewright.memoization")
+    | dict.fromkeys(("Command", "CpuSeconds", "Regex", "Seconds"), "tunewright.commands"),
     deprecated={"Figure": "Feature"},
 )

@@ -8,13 +8,17 @@ TunewrightError
 │   └── ScheduleError a step of a schedule is wrong, or cannot be applied to its payload
 ├── NoDecision        no decision is stored for a key, and the mode forbids tuning
 ├── NothingWorked     every config of a run failed
+├── DeviceLost        a config left the device unusable for this process
 ├── Sealed            something was compiled, measured or missed after this process was sealed
 ├── PluginError       a named plugin is missing or broken
 ├── SettingsError     a setting is unknown or has an invalid value
 ├── StoreError        a store could not be read or written
-│   └── BundleError   a bundle is damaged, not signed by a trusted key, or not the pinned one
+│   ├── WriteRefused  a store that works did not accept a write, and would not accept it later either
+│   └── BundleError   a bundle is damaged, too old, not signed by trusted keys, or not the pinned one
 └── WireError         a record has another schema number, or is damaged
 """
+
+from typing import Any
 
 
 class TunewrightError(Exception):
@@ -49,6 +53,14 @@ class NothingWorked(TunewrightError):
     """Raised when every config of a search failed."""
 
 
+class DeviceLost(TunewrightError):
+    """Raised when a device became unusable for this process; `config` is to blame, or None if it is not known."""
+
+    def __init__(self, message: str, config: Any = None, reason: str = "") -> None:
+        super().__init__(message)
+        self.config, self.reason = config, reason
+
+
 class Sealed(TunewrightError):
     """Raised when something is compiled, measured or missed after this process was sealed."""
 
@@ -65,8 +77,12 @@ class StoreError(TunewrightError):
     """Raised when a store could not be read or written."""
 
 
+class WriteRefused(StoreError):
+    """Raised when a store that works does not accept a write: for lack of a right, or because of what it has."""
+
+
 class BundleError(StoreError):
-    """Raised when a bundle is damaged, not signed by a trusted key, or not the pinned one."""
+    """Raised when a bundle is damaged, too old, not signed by trusted keys, or not the pinned one."""
 
 
 class WireError(TunewrightError):

@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used, and deprecated names that still work."""
+"""Names and methods that are imported when they are first used, and deprecated names that still work."""
 
 from __future__ import annotations
 
@@ -30,3 +30,17 @@ def lazy_names(
         return value
 
     return load
+
+
+def lazy_method(module: str, name: str) -> Callable[[Any], str]:
+    """Returns a method without arguments that a function of `module` implements, which is imported on the first call.
+
+    For how values show themselves: `report`, which writes the text, is above the values in the floors.
+    """
+
+    def method(self: Any) -> str:
+        text: str = getattr(import_module(module), name)(self)
+        return text
+
+    method.__name__ = name
+    return method

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from threading import Lock
 from typing import Unpack
 
@@ -13,18 +14,17 @@ import numpy as np
 
 from tunewright.engine.budget import Budget
 from tunewright.engine.decide import Adjudicator, FinalRace, ProgramRace
+from tunewright.engine.final import Final
 from tunewright.engine.journal import Journal
 from tunewright.engine.search_loop import Search, search, with_search_notes
 from tunewright.engine.stopping import StoppingRule
-from tunewright.errors import NoDecision, NothingWorked, StoreError, WireError
+from tunewright.errors import DeviceLost, NoDecision, StoreError, WireError, WriteRefused
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Limits
-from tunewright.measure.race import Race, RaceOptions
 from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.event import (
     DecisionMade,
     Event,
-    FinalRaceStarted,
     Listener,
     LookupMissed,
     SearchStarted,
@@ -35,12 +35,15 @@ from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
 from tunewright.ports.strategy import AcceptsPrior
+from tunewright.report.live import shows_progress
 from tunewright.settings import Mode, Settings, SettingsOptions
 from tunewright.spaces.config import Config
 from tunewright.stores import fallback
 from tunewright.stores.artifact_provider import ArtifactProvider
+from tunewright.stores.cache_folder import CacheFolder
 from tunewright.stores.capabilities import SupportsConsensus
-from tunewright.stores.choice_digest import digest
+from tunewright.stores.choice_digest import Choices, digest
+from tunewright.stores.memory import MemoryStore
 from tunewright.stores.misses import MissRecorder
 from tunewright.stores.prior import collect_prior
 from tunewright.stores.seal import SEAL
@@ -69,14 +72,15 @@ class Session:
         location, opened = (store, None) if isinstance(store, str | os.PathLike) else (None, store)
         self.settings = settings or Settings.read(store=location, **options)
         self.counts: Counter[str] = Counter()
-        self.chosen: dict[Key, Config] = {}
+        self.chosen: dict[Key, Config] = Choices()
         self.listeners: list[Listener] = [self._count, *listeners]
         self.misses = MissRecorder(lambda: self.store)  # used in the mode that records misses
-        self._store: Store | None = opened
+        self._store: Store | None = opened and self.checked(opened)
         self._unpublished: dict[Key, Decision] = {}
         self._lock = Lock()
         self._cached_lookups: fallback.CachedLookups | None = None
         self._artifacts: ArtifactProvider | None = None
+        self._cache = CacheFolder(self.settings.cache_path)
 
     @property
     def store(self) -> Store:
@@ -85,18 +89,34 @@ class Session:
             if self._store is None:
                 from tunewright.stores import locations  # noqa: PLC0415 - few processes need most of them
 
-                settings = self.settings
-                self._store = locations.open_cached(
-                    settings.store_location, settings.cache_path, mirrors=settings.is_enabled("mirrors")
-                )
+                settings, location = self.settings, self.settings.store_location
+                if not settings.store and self._cache.is_read_only and not Path(location).exists():
+                    self._cache.warn()
+                    location = "memory:"
+                mirrors = settings.is_enabled("mirrors")
+                self._store = locations.open_cached(location, settings.cache_path, mirrors=mirrors, wrap=self.checked)
             return self._store
+
+    def checked(self, store: Store) -> Store:
+        """Returns a store whose decisions are signed and checked as the settings say."""
+        signers, key = self.settings.signers, self.settings.signing_key
+        if not signers and not key:
+            return store
+        from tunewright.stores.signed import SignedStore, Trust  # noqa: PLC0415 - needs `cryptography`
+
+        return SignedStore(store, Trust.read(signers, key))
+
+    @property
+    def cache(self) -> Path:
+        """The folder that build results are written to: a temporary one if the cache cannot be written."""
+        return self._cache.writable
 
     @property
     def artifacts(self) -> ArtifactProvider:
         """The prebuilt artifacts for backends that launch kernels here."""
         if self._artifacts is None:
             adopts = self.mode is not Mode.TUNE
-            self._artifacts = ArtifactProvider(lambda: self.store, self.settings.cache_path, self.counts, adopts=adopts)
+            self._artifacts = ArtifactProvider(lambda: self.store, self._cache, self.counts, adopts=adopts)
         return self._artifacts
 
     @property
@@ -151,6 +171,10 @@ class Session:
     def lookup(self, problem: Problem) -> Decision:
         """Returns the nearest stored decision or the default in any mode; never measures."""
         return self._record_answer(problem, self.find_decision(problem, allow_similar=True))
+
+    def serve(self, problem: Problem, decision: Decision) -> Decision:
+        """Answers with the decision of a similar key, and counts and logs it as such."""
+        return self._record_answer(problem, decision.replace(tier=Tier.NEAREST))
 
     def _record_answer(self, problem: Problem, stored: Decision | None) -> Decision:
         """Counts the answer by its tier, logs a miss, and returns the answer."""
@@ -213,6 +237,7 @@ class Session:
             return self.lookup(problem)
         return decision
 
+    @shows_progress
     def tune(
         self,
         problem: Problem,
@@ -223,44 +248,53 @@ class Session:
         replace: bool = True,
         program: ProgramRace | None = None,
     ) -> Decision:
-        """Searches `problem` and stores the decision; if interrupted, decides by the trials so far and says so.
+        """Searches `problem` and stores the decision; if interrupted, decides by its own trials so far and says so.
 
-        Trials of earlier runs are reused unless `fresh`. A winner that makes the `program` slower is rejected.
-        Without `replace`, a decision that another process has published meanwhile stays.
+        Trials of earlier runs are reused unless `fresh`; only what was judged in this run is decided. A winner that
+        makes the `program` slower is rejected. Without `replace`, a decision that another process has published
+        meanwhile stays.
         """
         SEAL.check("measurements", f"{problem.key.kernel} was about to be tuned")
         settings, budget = self.settings, budget or self.budget()
-        earlier = self.store.get(problem.key)
+        earlier = fallback.readable_decision(self.store, problem.key)
         incumbent = earlier.config if earlier is not None and earlier.config in problem.space else None
+        replace = replace or (earlier is not None and incumbent is None)  # one that is not in the space is no answer
         pool: Pool = plugins.load("pools", settings.pool_name)(*settings.pool_arguments)
         plan = self._plan(problem, budget, incumbent, fresh=fresh)
-        problem, journal = plan.problem, plan.journal
-        resumed = len(journal.known)
+        problem, journal, resumed = plan.problem, plan.journal, len(plan.journal.known)
         self.emit(SearchStarted(problem, settings.strategy, plan.max_trials(), budget.seconds, resumed))
         adjudicator = Adjudicator(problem, journal, incumbent, bitwise=settings.deterministic)
+        final = Final(adjudicator, attempt, self.emit, settings.seed, budget)
         interrupted: KeyboardInterrupt | None = None
-        raced: FinalRace | None = None
+        _tell_crashed(attempt, journal)
         try:
             search(plan, attempt, pool)
-            aborted, raced = self._race(adjudicator, attempt, journal.elapsed())
-            decision = (
-                adjudicator.keep_incumbent("the race of the finalists was aborted")
-                if aborted
-                else adjudicator.decide(raced, program and self._announced(program))
-            )
+            decision = final.decide(program)
         except KeyboardInterrupt as stop:
             interrupted = stop
-            decision = _decide_interrupted(adjudicator, raced, stop, program=program is not None)
+            decision = final.decide_interrupted(stop, program=program is not None)
+        except DeviceLost as lost:
+            journal.trying.blame(lost.config, lost.reason)
+            raise
         finally:
+            journal.trying.close()
             pool.close()
         complete = interrupted is None
         decided = _with_provenance(with_search_notes(decision, plan), settings, complete=complete)
-        decision = self._publish(decided, earlier, replace=replace)
+        compared = incumbent is None or incumbent in journal.judged
+        decision = self._publish(decided, earlier, replace=replace, compared=compared)
         if interrupted:
             raise interrupted
-        if raced is not None and decision == decided and decided.key not in self._unpublished:
-            self._keep_transcript(problem, decided, raced, incumbent, attempt)
+        if final.raced is not None and decision == decided and decided.key not in self._unpublished:
+            self._keep_transcript(problem, decided, final.raced, incumbent, attempt)
         return decision
+
+    @property
+    def _marks(self) -> Path | None:
+        """The folder of the marks "trying"; None on other machines, and for a store that ends with the process."""
+        settings = self.settings
+        volatile = isinstance(self.store, MemoryStore) or settings.store.startswith("memory:")
+        return None if volatile or settings.pool_name not in ("serial", "process") else settings.cache_path / "trying"
 
     def _keep_transcript(
         self, problem: Problem, decision: Decision, raced: FinalRace, incumbent: Config | None, attempt: Attempt
@@ -281,51 +315,24 @@ class Session:
             strategy.inform(prior)
         incumbents = () if incumbent is None else (incumbent,)
         problem = msgspec.structs.replace(problem, seeds=(*incumbents, *problem.seeds, *related_configs))
-        journal = Journal(self.store, problem, self.emit, fresh=fresh)
+        isolated = self.settings.pool_name != "serial"
+        journal = Journal(self.store, problem, self.emit, fresh=fresh, marks=self._marks, isolated=isolated)
         return Search(problem, strategy, budget, StoppingRule(strategy, self.settings.min_expected_gain), journal)
 
-    def _announced(self, program: ProgramRace) -> ProgramRace:
-        """Wraps the program race so that its start is announced to listeners."""
+    def _publish(self, decision: Decision, earlier: Decision | None, *, replace: bool, compared: bool) -> Decision:
+        """Stores the decision, unless the machine was too noisy for the resolution that the settings require.
 
-        def announced(configs: Sequence[Config]) -> Race:
-            self.emit(FinalRaceStarted(len(configs), program=True))
-            return program(configs)
-
-        return announced
-
-    def _race(self, adjudicator: Adjudicator, attempt: Attempt, elapsed: float) -> tuple[bool, FinalRace | None]:
-        """Races the finalists; returns whether the race was aborted, and the race if there was one."""
-        configs, protected = adjudicator.finalists()
-        if len(configs) < 2 or not hasattr(attempt, "race"):
-            return False, None
-        self.emit(FinalRaceStarted(len(configs)))
-        # About a quarter of the search time, but enough for every protected candidate to run all its rounds.
-        limit = RaceOptions().seconds
-        seconds = max(min(limit, max(2.0, elapsed / 4)), adjudicator.seconds_for(configs))
-        options = RaceOptions(seconds=seconds, seed=self.settings.seed, span=min(limit, elapsed / 4) / 2)
-        race: Race | None = attempt.race(configs, options, protected)
-        name = adjudicator.problem.key.kernel
-        if race is None:
-            log.warning("%s: a finalist crashed or hung, so the race was aborted and nothing new is chosen", name)
-            return bool(protected), None
-        if not race.tested:
-            log.warning("%s: the race of the finalists was too short, so their trials decide", name)
-            return False, None
-        return False, (configs, race)
-
-    def _publish(self, decision: Decision, earlier: Decision | None, *, replace: bool) -> Decision:
-        """Stores the decision, unless the machine was too noisy for the resolution that the settings require."""
+        An interrupted search replaces no decision of a complete one, and none that it was not `compared` with.
+        """
         measured, required = decision.evidence and decision.evidence.resolution, self.settings.resolution
         if stored := not (required and measured and measured > required):
             self._unpublished.pop(decision.key, None)
         else:
             self._unpublished[decision.key] = decision
-        if earlier is not None and _complete(earlier) and not _complete(decision):
-            decision = earlier  # an interrupted search does not replace a complete one
+        if earlier is not None and not _complete(decision) and (_complete(earlier) or not compared):
+            decision = earlier
         elif stored:
-            # Of processes that tune the same key, the first to publish a complete search wins.
-            current = self.store.put(decision, replace=replace and earlier is not None)
-            decision = current if _complete(current) else self.store.put(decision)
+            decision, stored = self._put(decision, replace=replace and earlier is not None)
         else:
             message = "%s: not stored: the race could tell %.2g %% apart, %.2g %% is required; see `tunewright noise`"
             log.warning(message, decision.key.kernel, 100 * (measured or 0.0), 100 * required)
@@ -333,17 +340,22 @@ class Session:
         self.emit(DecisionMade(decision, stored))
         return decision
 
+    def _put(self, decision: Decision, *, replace: bool) -> tuple[Decision, bool]:
+        """Stores a decision and returns the current one; one that the store refuses is used by this process alone."""
+        try:
+            # Of processes that tune the same key, the first to publish a complete search wins.
+            current = self.store.put(decision, replace=replace)
+            return current if _complete(current) else self.store.put(decision), True
+        except WriteRefused as error:
+            log.warning("%s: not stored, and used by this process alone: %s", decision.key.kernel, error)
+            self._unpublished[decision.key] = decision
+            return decision, False
 
-def _decide_interrupted(
-    adjudicator: Adjudicator, raced: FinalRace | None, stop: KeyboardInterrupt, *, program: bool
-) -> Decision:
-    """Decides by the trials so far; raises `stop` again if none of them worked."""
-    try:
-        if program:
-            return adjudicator.keep_incumbent("the whole program was not run")
-        return adjudicator.decide(raced)
-    except NothingWorked:
-        raise stop from None
+
+def _tell_crashed(attempt: Attempt, journal: Journal) -> None:
+    """Tells an attempt that runs configs by itself, such as the default to compare with, which it must not run."""
+    if avoid := getattr(attempt, "avoid", None):
+        avoid(journal.crashed)
 
 
 def _complete(decision: Decision) -> bool:
@@ -384,7 +396,5 @@ def configure(*, store: Store | str | os.PathLike[str] | None = None, **options:
     Example: `configure(mode="frozen", store="decisions.sqlite")`
     """
     global _default  # noqa: PLW0603 - the one default of a process
-    from tunewright.report.progress import Progress  # noqa: PLC0415 - other sessions may not need it
-
-    _default = Session(store=store, listeners=[Progress()], **options)
+    _default = Session(store=store, **options)
     return _default

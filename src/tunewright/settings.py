@@ -12,9 +12,8 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from tunewright.errors import SettingsError
+from tunewright.stores import user_file
 from tunewright.version import __version__
-
-FILE = "tunewright.toml"
 
 RENAMED = {"worth": "min_expected_gain", "wait": "tuning_wait_seconds"}
 """Settings by their old name: still read, with a deprecation warning."""
@@ -75,6 +74,9 @@ class SettingsOptions(TypedDict, total=False):
     memory_mb: int | None
     resolution: float | None
     deterministic: bool | None
+    progress: bool | None
+    signers: str | os.PathLike[str] | None
+    signing_key: str | os.PathLike[str] | None
     features: Mapping[str, bool] | None
     aliases: Mapping[str, str] | None
 
@@ -98,9 +100,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tuning_wait_seconds: float = 3600.0  # how long to wait for another process that tunes the same key
     build_seconds: float = 120.0
     run_seconds: float = 60.0
-    memory_mb: int = 4096
+    memory_mb: int = 4096  # of memory, and of each file that a config writes
     resolution: float = 0.0  # 0.02: a decision is stored only if its race could tell 2 % apart; 0: always
     deterministic: bool = False  # choose only among configs whose results equal the default's, bit for bit
+    progress: bool = True  # show a line on a terminal or in a notebook while a search takes more than two seconds
+    signers: str = ""  # a file of trusted public keys: decisions that none of them signed are misses
+    signing_key: str = ""  # a file with the private key that signs what is stored here
     features: dict[str, bool] = {}
     aliases: dict[str, str] = {}
 
@@ -131,13 +136,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         cls, environ: Mapping[str, str] = os.environ, directory: Path | None = None, **arguments: Any
     ) -> dict[str, tuple[Any, str]]:
         """Returns the value and the source of every setting that is not at its default."""
-        path, table = _read_file(environ, directory or Path.cwd())
+        file = user_file.read_nearest(environ, directory or Path.cwd())
         types = {
             name: _type_of(name, default) for name, default in zip(cls.__struct_fields__, cls().values(), strict=True)
         }
         variables = {name: f"TUNEWRIGHT_{name.upper()}" for name in (*RENAMED, *types)}
         layers = (
-            {name: (value, str(path)) for name, value in table.items()},
+            {name: (value, str(file.path)) for name, value in file.settings.items()},
             {name: (environ[variable], variable) for name, variable in variables.items() if variable in environ},
             {name: (value, "Python") for name, value in arguments.items() if value is not None},
         )
@@ -146,7 +151,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             values |= _with_new_names(layer)
         if unknown := sorted(set(values) - set(types)):
             raise SettingsError(f"no setting {', '.join(map(repr, unknown))}; settings: {', '.join(types)}")
-        return {name: (_convert(name, value, types[name]), source) for name, (value, source) in values.items()}
+        found = {name: (_convert(name, value, types[name]), source) for name, (value, source) in values.items()}
+        if file.is_of_project and "store" in found and found["store"][1] == str(file.path):
+            user_file.require_bound_token(*found["store"], environ)
+        return found
 
     def values(self) -> list[Any]:
         """Returns the value of every setting, in the order declared."""
@@ -166,21 +174,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cache_path(self) -> Path:
-        """The folder of the cache."""
-        return Path(os.path.expanduser(self.cache or f"{_cache_home()}/tunewright"))
+        """The folder of the cache; raises SettingsError if others could put a library into it."""
+        path = Path(os.path.expanduser(self.cache or f"{_cache_home()}/tunewright"))
+        user_file.require_trusted_cache(path, os.environ)
+        return path
 
     @property
     def store_location(self) -> str:
-        """The location of the store; a service gets the token in TUNEWRIGHT_TOKEN, unless the location has one."""
-        token = os.environ.get("TUNEWRIGHT_TOKEN", "").strip()
-        with_token = re.sub(r"\b(https?://)(?![^/?#\s]*@)", lambda scheme: f"{scheme[1]}{token}@", self.store)
-        return (token and with_token) or self.store or str(self.cache_path / "store.sqlite")
+        """The location of the store, in which each service has the token for its host, if there is one."""
+        if not re.search("https?://", self.store):
+            return self.store or str(self.cache_path / "store.sqlite")
+        from tunewright.stores import location_text  # noqa: PLC0415 - most processes have no service
+
+        return location_text.with_tokens(self.store, lambda host: user_file.token_for(host, os.environ))
+
+    @property
+    def docker_config(self) -> Path:
+        """The file in which Docker and its relatives keep credentials of registries."""
+        return Path(os.path.expanduser(os.environ.get("DOCKER_CONFIG") or "~/.docker")) / "config.json"
 
     @property
     def store_name(self) -> str:
         """The location of the store without passwords, for messages."""
-        location = re.sub(r"(\bhttps?://)[^/?#@\s]*@", r"\1", self.store_location)
-        return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", location)
+        return _hide_secrets(self.store) or str(self.cache_path / "store.sqlite")
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        values = zip(self.__struct_fields__, self.values(), strict=True)
+        return [(name, _hide_secrets(value) if name == "store" else value) for name, value in values]
 
     @property
     def pool_name(self) -> str:
@@ -216,19 +239,15 @@ def _with_new_names(values: Mapping[str, tuple[Any, str]]) -> dict[str, tuple[An
     return renamed
 
 
-def _read_file(environ: Mapping[str, str], directory: Path) -> tuple[Path | None, dict[str, Any]]:
-    """Returns the nearest file and its settings: TUNEWRIGHT_CONFIG, else here, else in the user's configuration."""
-    home = environ.get("XDG_CONFIG_HOME") or "~/.config"
-    named = environ.get("TUNEWRIGHT_CONFIG")
-    for path in [Path(named)] if named else [directory / FILE, Path(os.path.expanduser(home)) / FILE]:
-        if named or path.is_file():
-            import tomllib  # noqa: PLC0415 - most processes have no such file
+def require_bound_token(location: str, source: str) -> None:
+    """Raises SettingsError if a location that a file names would get a token that is bound to no host."""
+    user_file.require_bound_token(location, source, os.environ)
 
-            try:
-                return path, tomllib.loads(path.read_text())
-            except (OSError, ValueError, RecursionError) as error:
-                raise SettingsError(f"cannot read {path}: {error}") from error
-    return None, {}
+
+def _hide_secrets(location: str) -> str:
+    from tunewright.stores.location_text import hide_secrets  # noqa: PLC0415 - for messages
+
+    return hide_secrets(location)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -257,7 +276,8 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(value, kind, strict=kind is str)
     except (msgspec.ValidationError, OverflowError) as error:
-        raise SettingsError(f"{name} is {value!r}; it must be {expected}") from error
+        shown = "of another type" if name == "store" else repr(value)  # which may have a password in it
+        raise SettingsError(f"{name} is {shown}; it must be {expected}") from (None if name == "store" else error)
 
 
 _TABLES = {"features": "a table such as {flights = true}", "aliases": 'a table such as {"A800" = "A100"}'}

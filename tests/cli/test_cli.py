@@ -89,6 +89,24 @@ def test_json_everywhere(here) -> None:
     assert space["rules"][0]["excludes"] == pytest.approx(1 / 8, abs=0.02)
 
 
+def test_a_range_is_described_and_not_listed(here) -> None:
+    (here / "ranges.py").write_text(
+        "import tunewright as tw\n"
+        "knobs = [tw.Knob('a', tw.Range(1, 4096, scale='log')), tw.Knob('b', tw.Range(8, 4096, step=8))]\n"
+        "space = tw.Space(*knobs, rules=[tw.Rule('a holds b', lambda a, b: a >= b)])\n"
+        "@tw.tune(space)\n"
+        "def wide(x: tw.In('N'), *, a=64, b=8): ...\n"
+    )
+    described = tunewright("space", "ranges.py:wide", cwd=here).stdout
+    assert "1 to 4096, log scale" in described
+    assert "8 to 4096 in steps of 8" in described
+    assert "2,097,152 combinations, too many to enumerate" in described
+    assert len(described) < 1000
+    space = json.loads(tunewright("space", "ranges.py:wide", "--json", cwd=here).stdout)
+    assert space["knobs"]["b"] == {"low": 8, "high": 4096, "step": 8, "scale": "linear"}
+    assert space["default"] == {"a": 64, "b": 8}
+
+
 @pytest.mark.slow
 def test_a_search_is_drawn_and_recorded(here) -> None:
     tunewright("tune", "kernels.py:total", cwd=here)

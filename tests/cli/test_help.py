@@ -56,7 +56,7 @@ def test_an_example_names_a_command_and_options_that_there_are(name, line) -> No
     one.make_parser(click.Context(one)).parse_args(list(rest))
 
 
-DAILY = ["tune", "show", "explain", "trials", "race", "space", "report", "init"]
+DAILY = ["tune", "show", "explain", "trials", "race", "command", "space", "report", "init"]
 
 
 def test_daily_commands_come_first_and_the_others_in_sections() -> None:

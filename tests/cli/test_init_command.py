@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,25 +20,70 @@ def run(words, folder):
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=env)
 
 
-@pytest.mark.parametrize("kind", ["c", "python"])
-def test_what_is_written_runs_as_the_command_says(kind, tmp_path) -> None:
-    done = run([sys.executable, "-m", "tunewright", "init", "mine", "--kind", kind], tmp_path)
+STEPS = {
+    "c": ["tunewright", "python", "tunewright", "python"],
+    "python": ["tunewright", "python", "tunewright", "python"],
+    "command": ["tunewright", "python", "tunewright", "python"],
+    "triton": ["tunewright", "python", "python"],
+    "torch": ["python", "python", "tunewright"],
+}
+
+
+def written(kind, folder) -> list[list[str]]:
+    """Write the files of a kind; returns the commands that are said to be next."""
+    done = run([sys.executable, "-m", "tunewright", "init", "mine", "--kind", kind], folder)
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {f"mine{suffix}" for suffix in FILES[kind]}
+    assert {path.name for path in folder.iterdir()} == {name.replace("NAME", "mine") for name in FILES[kind]}
     lines = re.findall(r"^  (.*?)  +# ", done.stdout, re.MULTILINE)
-    assert [line.split()[0] for line in lines] == ["tunewright", "tunewright", "python"]
-    for line in lines:
-        step = run(line.replace("tunewright ", f"{sys.executable} -m tunewright ").split(), tmp_path)
-        assert step.returncode == 0, step.stderr
+    assert [line.split()[0] for line in lines] == STEPS[kind]
+    return [shlex.split(line) for line in lines]
+
+
+@pytest.mark.parametrize("kind", ["c", "python", pytest.param("command", marks=pytest.mark.slow)])
+def test_what_is_written_runs_as_the_command_says(kind, tmp_path) -> None:
+    for words in written(kind, tmp_path):
+        program = {"tunewright": [sys.executable, "-m", "tunewright"], "python": [sys.executable]}[words[0]]
+        step = run([*program, *words[1:]], tmp_path)
+        assert step.returncode == 0, step.stdout + step.stderr
+        if "pytest" in words:
+            assert "2 passed" in step.stdout
     assert "=" in step.stdout, "the config that was chosen"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["triton", "torch"])
+def test_the_test_of_a_kernel_for_torch_passes(kind, tmp_path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    written(kind, tmp_path)
+    done = run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_mine.py"], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [("c", "2.0f * x[i + j]", "2.001f * x[i + j]"), ("python", "part @ part", "part @ part + 1")],
+)
+def test_the_test_fails_for_a_kernel_that_is_wrong(kind, right, wrong, tmp_path) -> None:
+    written(kind, tmp_path)
+    file = tmp_path / ("mine.c" if kind == "c" else "mine.py")
+    assert right in file.read_text()
+    file.write_text(file.read_text().replace(right, wrong))
+    done = run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_mine.py"], tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_every_kind_is_valid_python(kind, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(command, ["init", "--kind", kind]).exit_code == 0
-    compile((tmp_path / "kernel.py").read_text(), "kernel.py", "exec")
-    assert "NAME" not in (tmp_path / "kernel.py").read_text()
+    for path in tmp_path.iterdir():
+        assert "NAME" not in path.read_text()
+        if path.suffix == ".py":
+            compile(path.read_text(), path.name, "exec")
+    assert {"kernel.py", "test_kernel.py"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_the_triton_kernel_is_one_that_prebuild_takes(tmp_path, monkeypatch) -> None:
@@ -61,7 +107,7 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch) -> None:
     assert (tmp_path / "mine.py").read_text() == "my work"
 
 
-@pytest.mark.parametrize("name", ["2x", "a-b", "../up", "class", ""])
+@pytest.mark.parametrize("name", ["2x", "a-b", "../up", "class", "", "numpy", "random", "np", "check"])
 def test_a_name_must_be_one_of_a_function(name, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(command, ["init", name]).exit_code == 2

@@ -50,7 +50,9 @@ def test_machines_get_one_value_with_every_field() -> None:
         assert 0 < clock["resolution"] <= 1
         assert clock["quiet"] is (clock["resolution"] <= said["margin"] and not clock["fooled"])
     assert set(said["conditions"]) == set(Conditions.__struct_fields__)
-    assert said["conditions"]["seconds"] >= 0.6
+    # A race that noise has decided ends early, and chance does so about one time in fifty.
+    full = [clock for clock in said["clocks"].values() if not clock["fooled"]]
+    assert said["conditions"]["seconds"] >= 0.3 * len(full)
     assert said["seconds"] == 0.3
     assert isinstance(said["complaints"], list)
 

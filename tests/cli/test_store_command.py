@@ -63,20 +63,20 @@ def test_record_tune_use(here) -> None:
     assert listed == sorted(listed, key=lambda want: -want["seconds"])
     assert all(want["seconds"] > 0 for want in listed)
     assert "total" in tunewright("store", "untuned", cwd=here).stdout
-    tuned = tunewright("tune", "--recorded", "--pool", "serial", cwd=here)
+    tuned = tunewright("tune", "--recorded", "kernels.py", "--pool", "serial", cwd=here)
     assert "3 keys to tune" in tuned.stderr
     places = [tuned.stderr.index(f"N={want['key']['signature']['dims']['N']} ") for want in listed]
     assert places == sorted(places)
     used = run("kernels.py", cwd=here, TUNEWRIGHT_MODE="strict").stdout
     assert used.strip() == "{'bucket': 5}"
-    nothing = tunewright("tune", "--recorded", cwd=here, status=1)
+    nothing = tunewright("tune", "--recorded", "kernels.py", cwd=here, status=1)
     assert "TUNEWRIGHT_MODE=record" in nothing.stderr
 
 
 def test_what_was_recorded_for_other_code_is_passed_over_and_said(here) -> None:
     run("kernels.py", cwd=here, TUNEWRIGHT_MODE="record")
     (here / "kernels.py").write_text(KERNEL.replace("range(step))", "range(step)) + 0"))
-    tuned = tunewright("tune", "--recorded", "--pool", "serial", cwd=here)
+    tuned = tunewright("tune", "--recorded", "kernels.py", "--pool", "serial", cwd=here)
     assert tuned.stderr.count("skipped: it was recorded for another key: source is") == 3
 
 

@@ -25,8 +25,8 @@ from tunewright.fleet.campaign.ranking import ItemRanking
 from tunewright.fleet.campaign.scheduler import (
     CampaignDevice,
     CampaignScheduler,
-    DeviceLost,
     LocalDevice,
+    MachineLost,
     find_slow_devices,
 )
 from tunewright.model.device import Device
@@ -213,7 +213,7 @@ def test_a_lost_machine_costs_its_portion_and_no_item(tmp_path) -> None:
     def answer(request):
         if len(lost) < 3:
             lost.append(request.item.name)
-            return DeviceLost("the node died")
+            return MachineLost("the node died")
         return PortionResult("x", tried=request.trials, seconds=1, gain=2.0, default_seconds=1e-3, remains=0.4)
 
     ledger, _ = drive(plan, Scripted(answer, count=2))
@@ -223,13 +223,13 @@ def test_a_lost_machine_costs_its_portion_and_no_item(tmp_path) -> None:
 
 
 def test_an_item_that_takes_machine_after_machine_with_it_is_given_up(tmp_path) -> None:
-    ledger, _ = drive(read(campaign(tmp_path)), Scripted(lambda request: DeviceLost("gone")))
+    ledger, _ = drive(read(campaign(tmp_path)), Scripted(lambda request: MachineLost("gone")))
     assert all("machines in a row" in state.failed for state in ledger.states.values())
 
 
 def test_an_item_that_was_given_up_with_its_machines_gets_another_chance_when_one_goes_on(tmp_path) -> None:
     plan = read(campaign(tmp_path))
-    drive(plan, Scripted(lambda request: DeviceLost("gone")))
+    drive(plan, Scripted(lambda request: MachineLost("gone")))
     ledger, _ = drive(plan, Scripted(lambda request: PortionResult("x", tried=request.trials, remains=0.0)))
     assert {state.status for state in ledger.states.values()} == {"done"}
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunewright.errors import SettingsError, StoreError
-from tunewright.settings import FILE, Settings
+from tunewright.settings import Settings
+from tunewright.stores.user_file import FILE
 
 SOUND = b"""mode = "frozen"
 trials = 100

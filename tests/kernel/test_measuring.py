@@ -201,16 +201,17 @@ class Distorted(Python):
         return launch
 
     def timer(self, launch, args, threads):
-        return Reading(1e-3 * self.off[launch], self.rng)
+        return Reading(1e-3 * self.off[launch], self.rng, lambda: launch(*args))
 
 
 class Reading:
     clock = "distorted"
 
-    def __init__(self, seconds, rng):
-        self.seconds, self.rng = seconds, rng
+    def __init__(self, seconds, rng, call=lambda: None):
+        self.seconds, self.rng, self.call = seconds, rng, call
 
     def __call__(self, count):
+        self.call()
         return count * self.seconds * self.rng.uniform(0.98, 1.02)
 
     def flush(self, *, whole): ...

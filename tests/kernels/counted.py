@@ -36,7 +36,7 @@ class Marked(Evaluator):
 
 def make_evaluator(inputs, cache):
     plain = type(double).make_evaluator(double, inputs, cache)
-    return Marked(*(getattr(plain, name) for name in plain.__struct_fields__))
+    return Marked(plain.workload, target=plain.target)
 
 
 double.make_evaluator = make_evaluator

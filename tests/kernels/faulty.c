@@ -1,5 +1,6 @@
 // Every way a candidate can misbehave, chosen by the macro CASE (see faulty.py).
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,8 +20,12 @@ void twice(const float *x, float *y) {
     _exit(3);
 #elif CASE == 11
     abort();
+#elif CASE == 14
+    for (FILE *file = tmpfile();;) fwrite(x, sizeof *x, N, file);
 #elif CASE == 12
     for (volatile long i = 0;; i++) {}
+#elif CASE == 13
+    for (;; usleep(20000)) memset(malloc(1 << 20), 1, 1 << 20);
 #endif
     for (int i = 0; i < N; i++) y[i] = (CASE == 5 ? 3 : 2) * x[i];
 #if CASE == 6

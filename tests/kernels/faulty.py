@@ -14,6 +14,7 @@ CASES = {
     9: ("verify", "wrong", "before the beginning of y"),
     10: ("verify", "crashed", "exited with status 3"),
     11: ("verify", "crashed", "SIGABRT"),
+    14: ("verify", "crashed", "a file of more than 256 MiB"),
 }
 
 

@@ -1,8 +1,13 @@
-"""A kernel of whose candidates one works, and two never end: one waits, one computes."""
+"""A kernel of whose candidates one works, and three never end: they wait, compute, or allocate."""
 
 import tunewright as tw
 
-CASES = {0: None, 2: ("verify", "hung", "did not end within 3 s"), 12: ("verify", "hung", "did not end within 3 s")}
+CASES = {
+    0: None,
+    2: ("verify", "hung", "did not end within 3 s"),
+    12: ("verify", "hung", "did not end within 3 s"),
+    13: ("verify", "memory", "MiB, and it did not end within 3 s"),
+}
 
 
 @tw.tune(

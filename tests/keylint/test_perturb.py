@@ -9,8 +9,9 @@ import pytest
 import tunewright as tw
 from tunewright.cases.inputs import Inputs
 from tunewright.errors import NothingWorked
-from tunewright.keylint.perturb import MAX_CANDIDATES, PlacedArguments, PlacedEvaluator, candidates, perturb_kernel
+from tunewright.keylint.perturb import MAX_CANDIDATES, PlacedArguments, PlacedWorkload, candidates, perturb_kernel
 from tunewright.keylint.perturbations import PAGE, VALUE_CHANGES, PerturbationKind, perturbations
+from tunewright.measure.evaluator import Evaluator
 from tunewright.measure.race import RaceOptions
 from tunewright.model.decision import Decision, Evidence, Finalist
 from tunewright.model.trial import Timing, Trial
@@ -275,8 +276,9 @@ def test_an_arranged_bench_races_on_the_arguments_as_they_lie() -> None:
         seen.append(x.ctypes.data % PAGE)
 
     kernel = tuned(watched)
-    usual = kernel.make_evaluator((Inputs(),), kernel.kernel.cache)
+    usual = kernel.make_evaluator((Inputs(),), kernel.kernel.cache).workload
     args = named(kernel, {"N": 64})["offset 32"].make()
     shared = (usual.backend, usual.kernel, (Inputs(),), usual.default, usual.check, usual.timing)
-    assert PlacedEvaluator(*shared, make=lambda _: args).race(list(kernel.space), RaceOptions(rounds=6)) is not None
+    evaluator = Evaluator(PlacedWorkload(*shared, make=lambda _: args))
+    assert not evaluator.race(list(kernel.space), RaceOptions(rounds=6)).is_empty
     assert set(seen) == {32}

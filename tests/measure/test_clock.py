@@ -4,7 +4,7 @@ import time
 import numpy as np
 import pytest
 
-from tunewright.measure.clock import HostTimer, Regime, make_sampler, use_same_clock, weighted_sampler
+from tunewright.measure.clock import HostTimer, Regime, make_sampler, use_same_clock, weighted_mean
 from tunewright.model.trial import median
 from tunewright.stats import interval
 
@@ -183,8 +183,7 @@ def test_a_reading_that_is_no_number_is_taken_again_and_then_refused() -> None:
 
 
 def test_cases_count_by_their_weight() -> None:
-    visit = weighted_sampler([lambda: 1.0, lambda: 4.0], [900, 100])
-    assert visit() == pytest.approx(1.3)
+    assert weighted_mean([1.0, 4.0], [900, 100]) == pytest.approx(1.3)
 
 
 def test_an_interval_holds_its_centre_and_shrinks_with_samples() -> None:

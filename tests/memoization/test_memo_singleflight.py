@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from tunewright.memoization import call, memo, persistent_memo, storage
-from tunewright.stores import memory
 from tunewright.stores.memory import MemoryStore
 
 
@@ -175,9 +174,9 @@ def test_the_oldest_go_first_on_a_shelf() -> None:
 def test_results_expire(remember, monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setitem(call._WRAPPER_GLOBALS, "now", lambda: now[0])
-    for module in (storage, memory):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    f = remember(seconds=0.2)(lambda x: x)
+    monkeypatch.setattr(storage, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    store = {"store": MemoryStore(clock=lambda: now[0])} if remember is not memo else {}
+    f = remember(seconds=0.2, **store)(lambda x: x)
     f(1), f(1)
     assert f.cache_info()[:2] == (1, 1)
     now[0] += 0.1

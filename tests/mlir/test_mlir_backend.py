@@ -26,6 +26,7 @@ from tunewright.model.trial import Failure, Kind, Stage, TrialRequest
 from tunewright.pools.worker import IsolatedAttempt
 from tunewright.ports.backend import Kernel
 from tunewright.spaces.config import Config
+from tunewright.stores import artifacts
 from tunewright.testing.backend_kit import BackendContract
 
 PAYLOAD = payloads.matmul(24, 64, 16, after="relu")
@@ -77,7 +78,16 @@ class TestMlir(BackendContract):
         assert backend.build(kernel, CONFIG, signature) == first
         assert first.stat().st_mtime_ns == stamp
         assert backend.build(kernel, CONFIG.with_value("kr", 4), signature) != first
-        assert not list(first.parent.glob("tmp*"))
+        assert not list((kernel.cache / "scratch").iterdir())
+
+    @pytest.mark.parametrize("between", [False, True], ids=["before the build", "between build and load"])
+    def test_a_damaged_library_is_built_again(self, backend, kernel, args, between) -> None:
+        signature = Signature.of(kernel.parameters, args)
+        built = backend.build(kernel, CONFIG, signature)
+        built.write_bytes(built.read_bytes()[:-100])
+        backend.load(kernel, built if between else backend.build(kernel, CONFIG, signature))(*args)
+        assert right(args)
+        assert artifacts.is_intact(built)
 
     def test_comments_and_blanks_do_not_change_the_key_but_sizes_and_threads_do(self, backend, kernel, args) -> None:
         signature = Signature.of(kernel.parameters, args)

@@ -133,6 +133,18 @@ def test_what_was_built_is_found_again_and_needs_no_compiler(folder, kernel, con
     assert made(folder).build(kernel, config, signature).path != built.path
 
 
+@pytest.mark.parametrize("between", [False, True], ids=["before the build", "between build and load"])
+def test_a_damaged_binary_is_built_again(folder, kernel, config, args, between) -> None:
+    backend, signature = made(folder), Signature.of(kernel.parameters, args)
+    built = backend.build(kernel, config, signature)
+    content = bytearray(built.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    built.path.write_bytes(content)
+    backend.load(kernel, built if between else backend.build(kernel, config, signature))(*args)
+    assert (args[1] == 5.5).all()
+    assert artifacts.is_intact(built.path)
+
+
 def test_the_binary_holds_the_work_group_that_was_launched(folder, kernel, config, args) -> None:
     """In another process, with nothing in the driver's own cache, a launch compiles nothing."""
     built = made(folder).build(kernel, config, Signature.of(kernel.parameters, args))

@@ -72,10 +72,15 @@ def test_python_faults_without_a_name_to_find_them_by_are_contained_too() -> Non
             raise RuntimeError("no such instruction")
         if case == 3:
             np.ones(1 << 28)
+        if case == 4:
+            import tempfile
+
+            with tempfile.TemporaryFile() as file:
+                file.truncate(257 << 20)
         x *= 2
 
     session = tw.Session(**LIMITS)
-    tuned = tw.tune(tw.Space(tw.Knob("case", range(4))), session=session, reference=lambda x: 2 * x)(kernel)
+    tuned = tw.tune(tw.Space(tw.Knob("case", range(5))), session=session, reference=lambda x: 2 * x)(kernel)
     x = np.ones(10)
     tuned(x)
     assert np.array_equal(x, 2 * np.ones(10))
@@ -83,6 +88,7 @@ def test_python_faults_without_a_name_to_find_them_by_are_contained_too() -> Non
     assert "SIGKILL" in failures[1].reason
     assert "RuntimeError: no such instruction" in failures[2].reason
     assert str(failures[3].kind) == "memory"
+    assert "a file of more than 256 MiB, which `memory_mb` allows" in failures[4].reason
 
 
 def test_a_reference_that_raises_is_a_broken_program_and_says_so() -> None:

@@ -15,7 +15,8 @@ from tunewright.service.bundles import _range
 from tunewright.service.schemas import is_digest, is_name
 from tunewright.service.tokens import RateBucket, split_token
 from tunewright.stores import serialization
-from tunewright.stores.http.location import ServiceLocation, redact_location
+from tunewright.stores.http.location import ServiceLocation
+from tunewright.stores.location_text import address_of
 from tunewright.testing.keys import DECISION, KEY, other_key
 
 SETTINGS = """
@@ -81,7 +82,7 @@ def test_any_text_is_a_location_or_an_error(text) -> None:
     for location in (f"https://{text}", f"https://secret-token@host/{text}", f"http://secret-token@127.0.0.1?{text}"):
         with suppress(StoreError):
             ServiceLocation.parse(location)
-    assert "secret-token" not in redact_location("https://secret-token@host/" + text.replace("@", ""))
+    assert "secret-token" not in address_of("https://secret-token@host/" + text.replace("@", ""))
 
 
 @settings(deadline=None)

@@ -8,9 +8,11 @@ import httpx
 import pytest
 
 from tunewright.errors import StoreError
+from tunewright.service.publishing import Publisher
+from tunewright.service.responses import record_tag
 from tunewright.service.storage import ServiceStorage, key_from_digest
 from tunewright.spaces.config import Config
-from tunewright.stores import locations
+from tunewright.stores import locations, serialization
 from tunewright.stores.circuit_breaker import MIN_PAUSE, CircuitBreakerStore
 from tunewright.testing import servers
 from tunewright.testing.keys import DECISION, KEY, other_decision, other_key
@@ -46,10 +48,17 @@ def postgres_server(folder):
         yield server
 
 
+def publish(storage, decision) -> None:
+    """Publishes a decision, whatever is current."""
+    current = storage.primary.get(decision.key)
+    over = None if current is None else record_tag(serialization.dump_decision(current))
+    assert Publisher(storage).publish(decision, over, {"token": "t", "request": "r"})[0] == decision
+
+
 def test_a_key_is_found_by_its_digest_alone_wherever_it_is_kept(redis_server, postgres_server, tmp_path) -> None:
     for location in (redis_server.location, postgres_server.location, str(tmp_path / "a.sqlite"), "memory:"):
         storage = ServiceStorage(location)
-        storage.put(DECISION, replace=True)
+        publish(storage, DECISION)
         assert set(storage.records([KEY.digest, "0" * 64])) == {KEY.digest}
         assert storage.primary.get(key_from_digest(KEY.digest)) is not None
 
@@ -63,7 +72,7 @@ def test_a_cache_is_filled_with_whole_keys_and_told_of_changes(redis_server, pos
     assert set(storage.records([key.digest])) == {key.digest}
     assert list(cache.decisions("cached")) == [other_decision(key=key)], "under its kernel, though a digest was asked"
     better = other_decision(key=key, config=Config(tile=8))
-    assert storage.put(better, replace=True) == better
+    publish(storage, better)
     assert cache.get(key) == better
 
 
@@ -76,10 +85,10 @@ def test_a_cache_that_missed_a_change_is_not_believed_until_it_has_it(folder, po
             locations.open_single(lasting.location),
         )
         storage.caches[0]._store = CircuitBreakerStore(locations.open_single(lasting.location), clock=lambda: now[0])
-        storage.put(other_decision(key=key), replace=True)
+        publish(storage, other_decision(key=key))
         lasting.kill()
         better = other_decision(key=key, config=Config(tile=8))
-        storage.put(better, replace=True)
+        publish(storage, better)
         lasting.start()
         assert cache.get(key) == other_decision(key=key), "it still has the one before"
         assert b'"tile":8' in storage.records([key.digest])[key.digest]

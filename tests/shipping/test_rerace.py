@@ -112,7 +112,7 @@ def test_where_bits_count_one_that_varies_is_bad_and_one_with_other_bits_heals_n
     def noisy(x: tw.In("N"), *, step: int):
         work(400 if step == 40 else 10)
         late = sum(float(x[i::40].sum()) for i in range(40)) if step == 40 else float(x.sum())
-        return late + (1e-13 * random() if step == 2 else 1e-13 * (step == 1))
+        return late + (1e-9 * random() if step == 2 else 1e-9 * (step == 1))
 
     own = session(deterministic=True)
     tuned = tw.tune(SPACE, session=own, default={"step": 40}, tolerance=1e-6)(noisy)

@@ -21,6 +21,7 @@ from tunewright.testing import servers
 from tunewright.testing.capability_kit import (
     FillContract,
     LeaseContract,
+    LogContract,
     MissContract,
     NamespaceContract,
     RevisionContract,
@@ -29,7 +30,9 @@ from tunewright.testing.keys import DECISION, KEY, other_decision, other_key
 from tunewright.testing.store_kit import StoreContract
 
 
-class TestGuarded(StoreContract, LeaseContract, NamespaceContract, MissContract, RevisionContract, FillContract):
+class TestGuarded(
+    StoreContract, LeaseContract, NamespaceContract, MissContract, RevisionContract, FillContract, LogContract
+):
     @pytest.fixture
     def store(self):
         return CircuitBreakerStore(MemoryStore())

@@ -54,6 +54,15 @@ def test_a_name_alone_does_not_make_two_devices_one() -> None:
     assert ask(store, like=False) is None
 
 
+def test_a_device_that_hides_an_instruction_set_is_another_even_if_its_name_is_the_same() -> None:
+    device = KEY.device
+    masked = msgspec.structs.replace(KEY, device=msgspec.structs.replace(device, features=("avx2",)))
+    store = holding(whole=(KEY, 16))
+    assert ask(store, masked) == (Tier.ARCHITECTURE, 16)
+    assert ask(store, masked, like=False) is None
+    assert ask(store, masked, aliases={device.model: device.model}, like=False) == (Tier.ALIAS, 16)
+
+
 def test_an_alias_may_be_declared() -> None:
     store = holding(card=(on("A800"), 16))
     assert ask(store, on("A100")) == (Tier.ARCHITECTURE, 16)

@@ -100,9 +100,22 @@ def test_while_a_cache_is_frozen_the_truth_goes_on(tmp_path, redis_location) -> 
         cache.freeze()
         for _ in range(10):
             assert store.get(KEY) == DECISION
-        later = other_decision(config=Config(tile=8))
-        assert store.put(later) == later
-        assert RedisStore.at(redis_location).get(KEY) == later
+        assert store.put(CONV) == CONV
+        assert RedisStore.at(redis_location).get(CONV.key) == CONV
+
+
+def test_what_a_frozen_cache_may_still_have_is_not_replaced_behind_its_back(tmp_path, redis_location) -> None:
+    later = other_decision(config=Config(tile=8))
+    with servers.redis(tmp_path / "files") as cache:
+        location = f"{cache.location}?socket_timeout=0.3 {redis_location}"
+        open_store(location, None).put(DECISION)
+        cache.freeze()
+        with pytest.raises(StoreError, match="is not replaced: a cache that may have the old one cannot be told"):
+            open_store(location, None).put(later)
+        assert RedisStore.at(redis_location).get(KEY) == DECISION
+        cache.thaw()
+        assert open_store(location, None).put(later) == later
+        assert open_store(location, None).get(KEY) == RedisStore.at(redis_location).get(KEY) == later
 
 
 @pytest.mark.clock("0.3 s beyond the time-out of 0.3 s for the first call, 0.1 s for each later one")

@@ -1,13 +1,11 @@
 """A remote that is slow, dead, or back again: nothing waits, nothing is lost."""
 
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from tunewright import Config
 from tunewright.errors import StoreError
-from tunewright.stores import mirror
 from tunewright.stores.capabilities import (
     KeepsNamespaces,
     KeepsRevisions,
@@ -294,10 +292,9 @@ class Slow(MemoryStore):
         return super().put(decision, replace=replace)
 
 
-def test_no_write_is_held_up_until_all_that_is_owed_is_sent(tmp_path, monkeypatch) -> None:
+def test_no_write_is_held_up_until_all_that_is_owed_is_sent(tmp_path) -> None:
     remote = Slow()
-    monkeypatch.setattr(mirror, "time", SimpleNamespace(monotonic=lambda: remote.now))
-    store = MirrorStore(remote, SqliteStore(tmp_path / "mirror.sqlite"))
+    store = MirrorStore(remote, SqliteStore(tmp_path / "mirror.sqlite"), clock=lambda: remote.now)
     owed = [other_decision(key=other_key(mode={"number": str(number)})) for number in range(40)]
     for decision in owed:
         store.put(decision)

@@ -21,6 +21,7 @@ from tunewright.stores.statistics import MissRecord, RetentionLimits
 from tunewright.testing import servers
 from tunewright.testing.capability_kit import (
     LeaseContract,
+    LogContract,
     MaintenanceContract,
     MissContract,
     NamespaceContract,
@@ -37,6 +38,7 @@ class TestPostgres(
     MissContract,
     TrialCountContract,
     RevisionContract,
+    LogContract,
     NamespaceContract,
     MaintenanceContract,
 ):

@@ -62,8 +62,8 @@ def test_kept_decisions_are_equal_by_their_records_and_by_what_they_say() -> Non
     assert kept == serialization.load_decision_lazily(record, KEY)
     assert kept == DECISION
     assert kept != other
-    unread = serialization.load_decision_lazily(b'{"decision":{' + serialization.SCHEMA_LAST, KEY)
-    assert unread == serialization.load_decision_lazily(b'{"decision":{' + serialization.SCHEMA_LAST, KEY), (
+    unread = serialization.load_decision_lazily(b'{"decision":{' + KEY.record_end, KEY)
+    assert unread == serialization.load_decision_lazily(b'{"decision":{' + KEY.record_end, KEY), (
         "which takes no reading"
     )
 

@@ -20,6 +20,7 @@ from tunewright.stores.statistics import MissRecord, RetentionLimits
 from tunewright.testing.capability_kit import (
     FillContract,
     LeaseContract,
+    LogContract,
     MaintenanceContract,
     MissContract,
     NamespaceContract,
@@ -39,6 +40,7 @@ class TestSqlite(
     MissContract,
     TrialCountContract,
     RevisionContract,
+    LogContract,
     NamespaceContract,
     MaintenanceContract,
     FillContract,
@@ -46,6 +48,17 @@ class TestSqlite(
     @pytest.fixture
     def store(self, tmp_path):
         return SqliteStore(tmp_path / "deep" / "store.sqlite")
+
+
+def test_a_durable_store_waits_for_the_disk_and_another_does_not(tmp_path) -> None:
+    relaxed = SqliteStore(tmp_path / "store.sqlite")
+    levels = [store._file.row("PRAGMA synchronous")[0] for store in (relaxed, relaxed.durable())]
+    assert levels == [1, 2], "NORMAL, FULL"
+
+
+def test_to_sync_a_store_that_nobody_wrote_to_makes_no_folder(tmp_path) -> None:
+    SqliteStore(tmp_path / "none" / "store.sqlite").sync()
+    assert not (tmp_path / "none").exists()
 
 
 def run(path, sql: str, given=()) -> list:
@@ -490,9 +503,9 @@ def test_nobody_waits_for_long_while_a_file_is_trimmed(old, wait_until) -> None:
 def test_a_decision_goes_last_and_with_its_history(tmp_path) -> None:
     kept = filled(tmp_path / "store.sqlite")
     gone = kept.trim(RetentionLimits(bytes=0))
-    assert (gone.decisions, gone.generations, gone.trials, gone.wants, gone.entries) == (0, 2, 80, 1, 1)
+    assert (gone.decisions, gone.generations, gone.trials, gone.wants, gone.entries) == (0, 2, 80, 1, 0)
     assert kept.trim(RetentionLimits(bytes=0, decisions=True)).decisions == 2
-    assert kept.stats().bytes == 0
+    assert kept.stats().bytes == len(b"9"), "a namespace that nobody declared stays"
     assert list(kept.keys()) == []
 
 

@@ -8,12 +8,12 @@ from tunewright.errors import StoreError
 from tunewright.stores.memory import MemoryStore
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.stores.tiered import TieredStore
-from tunewright.testing.capability_kit import FillContract, TrialCountContract
+from tunewright.testing.capability_kit import FillContract, LogContract, TrialCountContract
 from tunewright.testing.keys import DECISION, KEY, TIMED, other_decision, other_key
 from tunewright.testing.store_kit import StoreContract
 
 
-class TestMemory(StoreContract, FillContract, TrialCountContract):
+class TestMemory(StoreContract, FillContract, TrialCountContract, LogContract):
     @pytest.fixture
     def store(self):
         return MemoryStore()

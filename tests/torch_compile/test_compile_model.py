@@ -10,6 +10,7 @@ from torch import nn
 from tunewright.cli.explain import explain
 from tunewright.errors import SpaceError
 from tunewright.model.decision import Decision
+from tunewright.model.trial import TrialRequest
 from tunewright.session import Session
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.stores.memory import MemoryStore
@@ -203,11 +204,14 @@ def test_a_weight_that_was_replaced_is_noticed_also_through_torch_compile(sessio
 
 def test_results_are_judged_by_double_precision_not_by_eager(capture):
     captured = capture(mlp(64, 64, 64).bfloat16(), torch.randn(3, 64).bfloat16())
-    expected, allowed = captured.expected
-    assert expected[0].dtype is torch.float64
-    assert captured.validate([expected[0].bfloat16()]) is None
-    assert "relative error" in captured.validate([expected[0].bfloat16() * (1 + 2 * allowed)])
-    assert "shape" in captured.validate([expected[0][:1]])
+    expected = captured.expect(captured.values)
+    exact, allowed = expected.results[0], expected.allowed
+    assert exact.dtype is torch.float64
+    assert expected.find_problem([exact.bfloat16()], allowed) is None
+    wrong = exact.bfloat16() * (1 + 2 * allowed.relative)
+    assert "relative error" in expected.find_problem([wrong], allowed)
+    assert "shape" in expected.find_problem([exact.bfloat16()[:1]], allowed)
+    assert "dtype" in expected.find_problem([exact], allowed)
 
 
 def test_every_way_that_torch_offers_is_among_the_seeds():
@@ -302,21 +306,37 @@ def test_sizes_that_are_round_are_not_padded(capture):
     assert "multiples of 8" in padding.why_not(torch.ones(16, 64))
 
 
-def test_inputs_that_a_graph_writes_to_are_put_back_for_every_candidate(capture):
-    class Cache(nn.Module):
-        def forward(self, x, held):
-            held.add_(x)
-            return held * 2
+class Cache(nn.Module):
+    def forward(self, x, held):
+        held.add_(x)
+        return held * 2
 
+
+def test_what_a_graph_writes_to_an_input_is_judged_and_put_back(capture, session):
     captured = capture(Cache().eval(), torch.ones(3), torch.zeros(3))
     (number,) = captured.written
     assert "held" in captured.placeholders[number].name
-    backend = TuningBackend(Session(store=MemoryStore(), mode="tune"))
-    restore, values = GraphTuner(backend, captured, {})._writable_arguments()
-    captured.graph(*values)
-    assert not torch.equal(values[number], captured.values[number])
-    restore()
-    assert torch.equal(values[number], captured.values[number])
+    tuner = GraphTuner(TuningBackend(session), captured, {})
+    evaluator = tuner._evaluator()
+    eager, before = Config({VARIANT: graph_space.EAGER}), captured.values[number].clone()
+    assert evaluator(TrialRequest(eager)).works
+    assert torch.equal(captured.values[number], before)
+    tuner._workload.built[eager] = lambda x, held: ((x + held) * 2,)  # as returned, but nothing is written
+    assert evaluator(TrialRequest(eager)).outcome.kind == "wrong"
+
+
+def test_a_graph_that_was_built_for_the_race_is_used(session, monkeypatch):
+    built = []
+    monkeypatch.setattr(graphs, "compile_graph", lambda graph, *_: built.append(graph) or graph)
+    model, x = mlp(8, 16, 4), torch.randn(3, 8)
+    compiled = compile(model, session=session, budget="3,60s")
+    before, writes = x.clone(), [value._version for value in model.parameters()]
+    with torch.no_grad():
+        assert torch.equal(compiled(x), model(before))
+    assert session.counts["measurements"] == 3
+    assert len(built) <= 2  # of three configs, one is eager
+    assert torch.equal(x, before)
+    assert [value._version for value in model.parameters()] == writes
 
 
 def test_explain_leads_from_a_generated_kernel_to_its_decision(tmp_path, capture):

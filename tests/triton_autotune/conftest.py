@@ -1,4 +1,4 @@
-"""Triton without a GPU: a pretended driver, one cache of compiled kernels for the session, kernels loaded afresh."""
+"""Triton without a GPU: a fake driver, one cache of compiled kernels for the session, kernels loaded afresh."""
 
 import importlib.util
 import os
@@ -63,9 +63,9 @@ def written(tmp_path, monkeypatch):
 
 @pytest.fixture
 def driver():
-    from tunewright.testing.triton_driver import FakeDriver, pretended
+    from tunewright.testing.triton_driver import FakeDriver, fake_driver
 
-    with pretended(FakeDriver()) as driver:
+    with fake_driver(FakeDriver()) as driver:
         yield driver
 
 

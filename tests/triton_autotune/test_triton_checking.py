@@ -7,8 +7,9 @@ import torch
 
 import tunewright as tw
 from tunewright.triton import check
-from tunewright.triton.checking import make_checker
 from tunewright.triton.options import AutotuneOptions
+from tunewright.triton.results import expected_by_reference
+from tunewright.triton.tensors import Room
 
 WRONG = """
 import torch
@@ -79,27 +80,50 @@ def test_a_kernel_without_a_reference_says_what_is_missing(kernels):
         check(kernels("hooked").count_positive)
 
 
-def test_a_judge_compares_what_was_stored_with_what_the_reference_says():
+def test_what_was_stored_is_compared_with_what_the_reference_gives():
     out = torch.zeros(4)
-    judge = make_checker(AutotuneOptions(reference=lambda x: 2 * x), {"x": torch.ones(4), "out": out}, {"out": out})
-    assert "out is wrong in 4 of 4 elements" in judge()
+    options = AutotuneOptions(reference=lambda x: 2 * x)
+    expected = expected_by_reference(options, {"x": torch.ones(4), "out": out}, {"out": out}, Room(0))
+    assert "out is wrong in 4 of 4 elements" in expected.mismatch({"out": out})
     out += 2
-    assert judge() is None
+    assert expected.mismatch({"out": out}) is None
 
 
-def test_a_judge_allows_what_a_type_can_hold():
+def test_what_a_type_can_hold_is_allowed():
     out = torch.full((4,), 2.01, dtype=torch.bfloat16)
-    said = AutotuneOptions(reference=lambda x: 2 * x)
-    assert make_checker(said, {"x": torch.ones(4)}, {"out": out})() is None
+    told = AutotuneOptions(reference=lambda x: 2 * x)
+    assert expected_by_reference(told, {"x": torch.ones(4)}, {"out": out}, Room(0)).mismatch({"out": out}) is None
     strict = AutotuneOptions(reference=lambda x: 2 * x, tolerance=1e-4)
-    assert "wrong" in make_checker(strict, {"x": torch.ones(4)}, {"out": out})()
+    assert "wrong" in expected_by_reference(strict, {"x": torch.ones(4)}, {"out": out}, Room(0)).mismatch({"out": out})
 
 
-def test_a_reference_with_a_strange_parameter_is_refused():
-    with pytest.raises(tw.TunewrightError, match="takes 'y'"):
-        make_checker(AutotuneOptions(reference=lambda y: y), {"x": 1}, {})
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (lambda y: y, "takes 'y'"),
+        (lambda x: (x, x), "gives 2 results, the kernel stores to 1 tensors"),
+        (lambda x: {"z": x}, "gives 'z', to which the kernel does not store"),
+        (lambda x: x.nonsense, "the reference raised AttributeError"),
+    ],
+)
+def test_a_reference_that_does_not_suit_the_kernel_is_refused(reference, said):
+    with pytest.raises(tw.TunewrightError, match=said):
+        expected_by_reference(
+            AutotuneOptions(reference=reference), {"x": torch.ones(3)}, {"out": torch.ones(3)}, Room(0)
+        )
 
 
 def test_the_suite_has_references_to_check_by():
     files = list((Path(__file__).parent / "kernels").glob("*.py"))
     assert sum("def reference(" in file.read_text() for file in files) >= 10
+
+
+def test_a_sum_that_is_near_zero_on_some_contents_may_be_off_as_on_others():
+    options, scales = AutotuneOptions(reference=lambda x: x.sum().reshape(1)), {}
+    out = torch.tensor([1e-5 + 1e-6])
+    expected = expected_by_reference(options, {"x": torch.tensor([3.0, 1e-5, -3.0])}, {"out": out}, Room(0))
+    assert "out is wrong" in expected.mismatch({"out": out})
+    expected_by_reference(options, {"x": torch.tensor([3.0, 2.0])}, {"out": out}, Room(0)).share_scales(scales)
+    expected.share_scales(scales)
+    assert expected.mismatch({"out": out}) is None
+    assert "out is wrong" in expected.mismatch({"out": out + 1e-3})

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import tunewright as tw
-from tunewright.testing.triton_driver import A30, A100, FakeDriver, pretended
+from tunewright.testing.triton_driver import A30, A100, FakeDriver, fake_driver
+from tunewright.triton import idle
 
 DOUBLE = """
 import torch
@@ -44,9 +45,9 @@ def launched(module, driver, x=None):
 
 def test_two_cards_of_one_architecture_share_a_decision(written, ours, own_triton_cache):
     text = double(", cache_results=True")
-    with pretended(FakeDriver(A100)) as driver:
+    with fake_driver(FakeDriver(A100)) as driver:
         assert launched(written(text, ours), driver) > 1
-    with pretended(FakeDriver(A30)) as driver:
+    with fake_driver(FakeDriver(A30)) as driver:
         tuned_again = launched(written(text, ours), driver) > 1
     assert tuned_again == ours
 
@@ -58,7 +59,7 @@ def test_a_comment_above_the_kernel_loses_the_decision(written, ours, driver, ow
 
 
 def test_where_nothing_fits_the_first_config_is_taken_silently(kernels, ours):
-    with pretended(FakeDriver(A100._replace(shared_memory=64))):
+    with fake_driver(FakeDriver(A100._replace(shared_memory=64))):
         matmul, grid, args, _ = kernels("grouped_matmul", ours=ours).calls()[0]
         with pytest.raises(tw.NothingWorked if ours else Exception) as caught:
             matmul[grid](*args)
@@ -88,7 +89,7 @@ def test_an_error_of_one_config_ends_the_tuning(written, ours):
             raise RuntimeError("an illegal instruction was encountered")
         return by_block(launch)
 
-    with pretended(FakeDriver(seconds=seconds)) as driver:
+    with fake_driver(FakeDriver(seconds=seconds)) as driver:
         module = written(double(), ours)
         if not ours:
             with pytest.raises(RuntimeError, match="illegal"):
@@ -108,7 +109,8 @@ def test_a_transposed_input_has_the_same_key(kernels, ours, driver):
     a, b, c = module.made(64, 64, 64)
     module.matmul[module.grid](*module.arguments(a, b, c))
     before = len(driver.launches)
-    module.matmul[module.grid](*module.arguments(a.T, b, c))
+    with idle():  # at any other time the decision of the first call is used, and the key is noted
+        module.matmul[module.grid](*module.arguments(a.T, b, c))
     assert (len(driver.launches) - before > 1) == ours
     if ours:
         texts = {key.signature.args[0] for key in list(tw.current_session().store.keys())}
@@ -188,11 +190,23 @@ def test_tuning_corrupts_what_is_changed_in_place(written, ours):
     def effect(launch):
         launch.args[0].mul_(2)
 
-    with pretended(FakeDriver(effect=effect)) as driver:
+    with fake_driver(FakeDriver(effect=effect)) as driver:
         x = torch.ones(100)
         launched(written(double(), ours), driver, x)
         assert (x == 2).all().item() == ours
         assert len(driver.launches) > 2
+
+
+def test_a_config_whose_results_are_wrong_wins_if_it_is_fast(written, ours):
+    def effect(launch):
+        launch.args[0].mul_(2 if launch.config["BLOCK"] < 128 else 3)
+
+    with fake_driver(FakeDriver(seconds=by_block, effect=effect)) as driver:
+        module, x = written(double(", restore_value=['x_ptr']"), ours), torch.randn(100)
+        before = x.clone()
+        launched(module, driver, x)
+        assert x.equal(2 * before) == ours
+    assert module.double.best_config.kwargs == {"BLOCK": 64 if ours else 128}
 
 
 @pytest.mark.slow

@@ -13,8 +13,10 @@ import torch
 import triton
 
 import tunewright as tw
-from tunewright.testing.triton_driver import A100, H100, FakeDriver, pretended
-from tunewright.triton import Config, TritonTuner, autotune, heuristics, install, installed, uninstall
+from tunewright.testing.triton_driver import A100, H100, FakeDriver, fake_driver
+from tunewright.triton import Config, TritonTuner, autotune, heuristics, idle, install, installed, uninstall
+
+RELEASE = tuple(map(int, triton.__version__.split(".")[:2]))
 
 SCALE = """
 import triton
@@ -42,7 +44,7 @@ def by_block(launch):
 
 @pytest.fixture
 def driver():
-    with pretended(FakeDriver(seconds=by_block)) as driver:
+    with fake_driver(FakeDriver(seconds=by_block)) as driver:
         yield driver
 
 
@@ -117,12 +119,13 @@ def test_the_source_counts_with_what_it_uses_but_not_comments(written, old, new,
 def test_a_key_holds_what_the_code_is_specialised_for(written, driver):
     module = written(SCALE)
     whole = torch.ones(300)
-    call(module, x=whole[:128])
-    call(module, x=whole[1:129])  # not aligned
-    call(module, x=torch.ones(256)[::2])  # gaps
-    call(module, x=whole[:128].double())
-    call(module, x=whole[:128], stride=2)  # an int that is not in key=, compiled for other code than 1
-    call(module, x=whole[:128], stride=3)  # the same code as for 2
+    with idle():
+        call(module, x=whole[:128])
+        call(module, x=whole[1:129])  # not aligned
+        call(module, x=torch.ones(256)[::2])  # gaps
+        call(module, x=whole[:128].double())
+        call(module, x=whole[:128], stride=2)  # an int that is not in key=, compiled for other code than 1
+        call(module, x=whole[:128], stride=3)  # the same code as for 2
     texts = [key.signature.args for key in keys()]
     assert len(set(texts)) == len(texts) == 5
     assert {text[0] for text in texts} == {
@@ -151,7 +154,8 @@ def test_fp_fusion_changes_the_key(written, driver, monkeypatch):
 
 def test_two_cards_in_one_process_have_a_decision_each(written):
     lame = A100._replace(name="lame", processors=7)
-    with pretended(FakeDriver(A100, lame, seconds=lambda launch: (1, launch.config["BLOCK"])[launch.device])) as driver:
+    cards = FakeDriver(A100, lame, seconds=lambda launch: (1, launch.config["BLOCK"])[launch.device])
+    with fake_driver(cards) as driver:
         module = written(SCALE)
         call(module)
         driver.set_current_device(1)
@@ -176,10 +180,10 @@ def test_eight_threads_tune_once(written, driver):
 
 PROCESS = """
 import sys, torch, tunewright as tw, tunewright.triton as t
-from tunewright.testing.triton_driver import FakeDriver, pretended
+from tunewright.testing.triton_driver import FakeDriver, fake_driver
 t.install()
 sys.path.insert(0, sys.argv[1])
-with pretended(FakeDriver(seconds=lambda launch: 1e-2 / launch.config["BLOCK"])):
+with fake_driver(FakeDriver(seconds=lambda launch: 1e-2 / launch.config["BLOCK"])):
     from shared_scale import scale
     scale[(4,)](torch.ones(128), torch.zeros(128), 128, 1)
 counts = tw.current_session().counts
@@ -240,6 +244,7 @@ def test_nothing_is_tuned_while_a_graph_is_captured_but_afterwards_it_is(written
     assert len(driver.launches) == before + 1
 
 
+@pytest.mark.skipif(not hasattr(triton.knobs.autotuning, "listener"), reason="Triton has it since 3.8")
 def test_the_listener_hears_of_decisions_and_hits(written, driver, monkeypatch):
     heard = []
     monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **told: heard.append(told))
@@ -293,7 +298,7 @@ def test_the_cache_can_be_read_edited_and_cleared(written, driver):
 def test_a_space_stands_for_a_list_and_offers_only_what_the_device_has(written):
     space = tw.Space(tw.Knob("BLOCK", [32, 64]), tw.Knob("num_warps", [1, 2]), tw.Knob("num_ctas", [1, 2]))
     for card, tried in ((A100, 4), (H100, 8)):
-        with pretended(FakeDriver(card, seconds=by_block)) as driver:
+        with fake_driver(FakeDriver(card, seconds=by_block)) as driver:
             jit = jitted(written)
             tuner = autotune(space=space, key=["n"], session=tw.Session(store="memory:"))(jit)
             assert len(tuner.configs) == 8
@@ -330,8 +335,9 @@ def test_what_was_said_wrongly_is_refused_at_the_declaration(written):
         autotune(configs, ["n"], nonsense=1)
     with pytest.raises(TypeError, match="space="):
         autotune(key=["n"])
-    with pytest.raises(ValueError, match="not kernel arguments: nn"):
-        autotune(configs, ["nn"])(jit)
+    if RELEASE >= (3, 9):  # until then Triton ignores it
+        with pytest.raises(ValueError, match="not kernel arguments: nn"):
+            autotune(configs, ["nn"])(jit)
     with pytest.raises(tw.TunewrightError, match="not both"):
         autotune(configs, ["n"], space=tw.Space(tw.Knob("BLOCK", [1])))(jit)
     with pytest.raises(tw.TunewrightError, match="buckets= names m"):
@@ -373,7 +379,7 @@ def test_an_interrupted_tuning_leaves_arguments_as_they_were(written):
         if launch.config["BLOCK"] == 64:
             raise KeyboardInterrupt
 
-    with pretended(FakeDriver(effect=effect)):
+    with fake_driver(FakeDriver(effect=effect)):
         out = torch.zeros(128)
         with pytest.raises(KeyboardInterrupt):
             call(written(SCALE), out=out)
@@ -388,7 +394,7 @@ def test_a_noisy_device_is_raced_not_believed(written):
         right = {32: 1.2e-4, 64: 1.1e-4, 128: 1e-4}[launch.config["BLOCK"]]
         return right * float(1 + 0.3 * torch.rand(1, generator=rng))
 
-    with pretended(FakeDriver(seconds=seconds)):
+    with fake_driver(FakeDriver(seconds=seconds)):
         tuner = call(written(SCALE))
     assert isinstance(tuner, TritonTuner)
     assert tuner.best_config.kwargs == {"BLOCK": 128}
@@ -398,7 +404,7 @@ def test_a_noisy_device_is_raced_not_believed(written):
 
 
 def test_a_time_that_is_no_number_is_a_failure_with_a_reason(written):
-    with pretended(FakeDriver(seconds=lambda one: float("nan") if one.config["BLOCK"] == 128 else by_block(one))):
+    with fake_driver(FakeDriver(seconds=lambda one: float("nan") if one.config["BLOCK"] == 128 else by_block(one))):
         tuner = call(written(SCALE))
     assert tuner.best_config.kwargs == {"BLOCK": 64}
     assert [times[0] for config, times in tuner.configs_timings.items() if config.kwargs["BLOCK"] == 128] == [
@@ -413,8 +419,7 @@ def test_a_fast_config_with_wrong_results_is_refused_where_launches_compute(writ
     def effect(launch):
         launch.args[1].copy_(2 * launch.args[0] if launch.config["BLOCK"] == 128 else 3 * launch.args[0])
 
-    with pretended(FakeDriver(seconds=by_block, effect=effect)) as driver:
-        driver.pretends = False
+    with fake_driver(FakeDriver(seconds=by_block, effect=effect)):
         configs = [Config({"BLOCK": size}, num_warps=1) for size in (32, 64, 128)]
         tuner = autotune(configs, ["n"], reference=lambda x_ptr: 3 * x_ptr)(jitted(written))
         out = torch.zeros(128)
@@ -457,11 +462,11 @@ def test_one_left_after_pruning_is_taken_without_measuring(written, driver, ours
     prune = '"early_config_prune": lambda configs, named, **rest: configs[1:2]'
     module = written(SCALE.replace('key=["n"]', f'key=["n"], prune_configs_by={{{prune}}}'), ours=ours)
     assert call(module).best_config.kwargs == {"BLOCK": 64}
-    assert len(driver.launches) == 1
+    assert len(driver.launches) == (1 if ours or RELEASE >= (3, 8) else 2)  # Triton measured it until 3.7
 
 
 def test_a_tensor_that_autograd_follows_is_restored_without_its_noticing(written):
-    with pretended(FakeDriver(effect=lambda launch: launch.args[1].data.add_(1))):
+    with fake_driver(FakeDriver(effect=lambda launch: launch.args[1].data.add_(1))):
         out = torch.zeros(128, requires_grad=True)
         version = out._version
         call(written(SCALE), out=out)

@@ -8,7 +8,7 @@ import torch
 
 import tunewright as tw
 from tunewright.interop import moe
-from tunewright.testing.triton_driver import H100, FakeDriver, pretended
+from tunewright.testing.triton_driver import H100, FakeDriver, fake_driver
 from tunewright.triton import autotune
 
 KERNEL = """
@@ -30,7 +30,7 @@ def cost(launch):
 def test_a_table_is_made_of_decisions_and_seeds_a_search(written, tmp_path) -> None:
     space = tw.Space(tw.Knob("BLOCK_SIZE_M", [16, 32, 64, 128]), tw.Knob("num_warps", [4, 8]))
     title = "E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3"
-    with pretended(FakeDriver(H100, seconds=cost)):
+    with fake_driver(FakeDriver(H100, seconds=cost)):
         kernel = autotune(space=space, key=["M"])(written(KERNEL).fused_moe)
         for size in (16, 64, 256):
             kernel[(1,)](torch.ones(size), torch.zeros(size), size)

@@ -1,4 +1,4 @@
-"""Parts of the drop-in: the adapter, what kernels write, copies of arguments, configs as spaces, the pretended GPU."""
+"""Parts of the drop-in: the adapter, what kernels write, copies of arguments, configs as spaces, the fake driver."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,13 +11,17 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tunewright as tw
-from tunewright.testing.triton_driver import A100, B200, H100, MI300X, FakeDriver, pretended
-from tunewright.triton import adapter
+from tunewright.cases.tolerance import Tolerance, find_mismatch
+from tunewright.testing.triton_driver import A100, B200, H100, MI300X, FakeDriver, fake_driver, pretended
+from tunewright.triton import adapter, releases
 from tunewright.triton.configs import space_from_configs, space_from_knobs, triton_config
+from tunewright.triton.contents import CHANGED_ELEMENTS, ArgumentContents
 from tunewright.triton.dispatch_key import MAX_ENTRIES, make_dispatch_table
-from tunewright.triton.mutated_args import mutated_parameters, tensors_to_restore
+from tunewright.triton.mutated_args import mutated_parameters, pointer_use, tensors_to_restore
 from tunewright.triton.options import AutotuneKeywords, AutotuneOptions
+from tunewright.triton.results import StoredResults, to_numpy
 from tunewright.triton.snapshot import Snapshot
+from tunewright.triton.tensors import Memories, Room, has_own_elements, same_bits, view_like
 
 
 @triton.jit
@@ -88,6 +92,26 @@ def test_assembly_may_write_to_whatever_it_is_given():
     assert "a" not in mutated_parameters(opaque)
 
 
+@triton.jit
+def reader(a, b, c, d, e, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(a + at, tl.load(b + at))
+    tl.atomic_add(c + at, 1.0)
+    put(where=shifted(d, 1), what=1.0)
+    tl.store(e + at, tl.load(e + at) + 1)
+
+
+def test_what_a_kernel_only_writes_is_known():
+    use = pointer_use(reader)
+    assert use.mutated - use.read == {"a", "d"}
+    assert {"b", "c", "e"} <= use.read
+
+
+def test_what_is_in_doubt_counts_as_read():
+    assert {"b"} <= pointer_use(opaque).read
+    assert "a" in pointer_use(misleading).mutated - pointer_use(misleading).read
+
+
 def test_kernels_of_the_suite_write_what_they_write(kernels):
     expected = {
         "grouped_matmul": {"c_ptr"},
@@ -119,10 +143,101 @@ def test_a_snapshot_puts_back_and_goes_to_the_host_where_there_is_no_room(monkey
         if full:
             monkeypatch.setattr(torch.Tensor, "clone", lambda self: (_ for _ in ()).throw(RuntimeError("no memory")))
             monkeypatch.setattr(torch.Tensor, "cpu", lambda self: torch.tensor(self.tolist()))
-        snapshot = Snapshot([x, x])
+        snapshot = Snapshot({"x": x, "y": x})
         x.mul_(7)
         snapshot.restore()
         assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def changed(tensor, draw, seed=1):
+    """A copy of the tensor with the contents of a draw."""
+    own = tensor.clone()
+    contents = ArgumentContents({"x": own})
+    contents.seed = seed
+    contents.draw(draw)
+    return own, contents
+
+
+def test_a_draw_replaces_a_few_elements_by_others_of_the_tensor_and_can_be_undone():
+    for x in (torch.randn(1000), torch.randn(40, 50).T, torch.randn(30, 60)[:, ::3], torch.randn(999).half()):
+        own, contents = changed(x, 7)
+        assert 0 < int((own != x).sum()) <= CHANGED_ELEMENTS
+        assert set(own.flatten().tolist()) <= set(x.flatten().tolist())
+        assert own.equal(changed(x, 7)[0])
+        assert not own.equal(changed(x, 8)[0])
+        assert not own.equal(changed(x, 7, seed=2)[0])
+        assert changed(x, 0)[0].equal(x)
+        contents.undo()
+        assert own.equal(x)
+
+
+@pytest.mark.parametrize("shape", [(1000,), (20, 50), (500, 1)])
+@pytest.mark.parametrize("descending", [True, False])
+def test_a_draw_leaves_sorted_rows_sorted(shape, descending):
+    x = torch.randn(shape).sort(dim=-1 if shape[-1] > 1 else 0, descending=descending).values
+    own = changed(x, 3)[0]
+    assert not own.equal(x)
+    assert own.equal(own.sort(dim=-1 if shape[-1] > 1 else 0, descending=descending).values)
+
+
+def test_a_draw_changes_no_indices_and_nothing_that_overlaps():
+    for x in (torch.arange(9), torch.ones(9, dtype=torch.bool), torch.randn(1), torch.randn(()), torch.randn(0)):
+        assert not ArgumentContents({"x": x}).can_change
+    assert not has_own_elements(torch.randn(3, 1).expand(3, 4))
+    assert not has_own_elements(torch.randn(10).unfold(0, 4, 1))
+    assert has_own_elements(torch.randn(4, 6)[::2, ::3].T)
+
+
+def test_views_of_one_memory_stay_so_in_a_copy():
+    whole = torch.randn(64)
+    tensors = {"a": whole[4:20], "b": whole[::2], "c": torch.randn(3, dtype=torch.float64)}
+    memories = Memories(tensors)
+    assert (memories.of["a"], memories.is_shared("a"), memories.is_shared("c")) == (memories.of["b"], True, False)
+    copies = memories.copies(Room(1000))
+    a, b = (view_like(tensors[name], copies[memories.of[name]]) for name in "ab")
+    assert (a.stride(), b.stride(), a.data_ptr() % 16) == ((1,), (2,), tensors["a"].data_ptr() % 16)
+    a[0] = 5.0
+    assert b[2] == 5.0 != whole[4]
+    assert list(memories.copies(Room(100))) == [memories.of["c"]]  # the smallest first, as many as fit
+
+
+def test_bits_are_compared_where_elements_are_not_equal():
+    x = torch.tensor([1.0, torch.nan, 3.0, 4.0])
+    assert same_bits(x, x.clone())
+    assert not same_bits(x, x.double())
+    assert not same_bits(x, torch.tensor([1.0, torch.nan, 3.0, 5.0]))
+    assert same_bits(x[:3].clone(), x[:3])  # no whole words
+    assert same_bits(torch.arange(9)[::2], torch.tensor([0, 2, 4, 6, 8]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int32])
+def test_a_comparison_on_the_device_says_what_one_on_the_host_says(dtype):
+    generator = torch.Generator().manual_seed(0)
+    verdicts = set()
+    for _ in range(200):
+        want = (10 * torch.randn(50, generator=generator)).to(dtype)
+        have = (want.double() * (1 + 10 ** float(-6 * torch.rand(1, generator=generator)))).to(dtype)
+        for tensor in (want, have):
+            if dtype.is_floating_point and torch.rand(1, generator=generator) < 0.3:
+                place = int(torch.randint(0, 3, (1,), generator=generator))
+                tensor[place] = (torch.nan, torch.inf, -torch.inf)[int(torch.randint(0, 3, (1,), generator=generator))]
+        tolerance = Tolerance(1e-3)
+        device = StoredResults({"out": (want, tolerance)}, Room(0))._is_close("out", have, want, tolerance)
+        host = find_mismatch([to_numpy(want)], {"out": to_numpy(have)}, tolerance) is None
+        assert host or not device
+        verdicts.add((device, host))
+    assert {(True, True), (False, False)} <= verdicts
+
+
+def test_the_former_name_of_the_fake_driver_warns():
+    with pytest.warns(DeprecationWarning, match="use fake_driver"), pretended(FakeDriver()) as driver:
+        assert adapter.driver_holder().active is driver
+
+
+def test_launches_have_results_only_with_an_effect():
+    for effect in (None, print):
+        with fake_driver(FakeDriver(effect=effect)):
+            assert adapter.has_results() == (effect is not None)
 
 
 def hook_one(named):
@@ -156,37 +271,10 @@ def test_a_setting_of_a_space_becomes_tritons_config():
         space_from_knobs(tw.Space(variants=[tw.Variant("one")]))
 
 
-def test_the_adapter_names_the_version_it_was_checked_on_and_passes_its_test():
-    assert triton.__version__ == adapter.TESTED_VERSION
-    assert adapter.self_test() == []
-
-
-def test_a_version_whose_inside_is_another_is_refused_by_name(monkeypatch):
-    monkeypatch.setattr(adapter, "VERSION", "9.9.9")
-    monkeypatch.setattr(adapter, "self_test", lambda: ["JITFunction has no parse"])
-    adapter.require_supported.cache_clear()
-    try:
-        with pytest.raises(tw.TunewrightError, match=r"9\.9\.9 differs .*: JITFunction has no parse"):
-            adapter.require_supported()
-        monkeypatch.setattr(adapter, "self_test", list)
-        adapter.require_supported()
-    finally:
-        adapter.require_supported.cache_clear()
-
-
-def test_the_self_test_notices_what_changed(monkeypatch):
-    monkeypatch.delattr(adapter.JITFunction, "run")
-    monkeypatch.setattr(adapter.JITFunction, "run", lambda self, *args: None, raising=False)
-    monkeypatch.setattr(adapter, "AUTOTUNE_PARAMETERS", ("configs",))
-    said = " ".join(adapter.self_test())
-    assert "no grid" in said
-    assert "triton.autotune takes" in said
-
-
 def test_marks_tell_types_and_layouts_apart_and_are_forgotten_in_the_end():
     x = torch.zeros(4, 4)
     table = make_dispatch_table((x, 1, 2.0), {"flag": True})
-    with pretended(FakeDriver()):
+    with fake_driver(FakeDriver()):
         keys = [
             table.key_of((tensor, 1, 2.0), {"flag": True}) for tensor in (x, x.T, x[:, :2], x.half(), x.view(-1)[1:])
         ]
@@ -201,7 +289,7 @@ def test_the_driver_notes_launches_and_keeps_time():
     def seconds(launch):
         return 0.25 * launch.grid[0]
 
-    with pretended(FakeDriver(A100, seconds=seconds)) as driver:
+    with fake_driver(FakeDriver(A100, seconds=seconds)) as driver:
         put[(3,)](torch.zeros(1), 2.0)
         assert [(one.kernel, one.grid, one.device, one.args) for one in driver.launches] == [("put", (3, 1, 1), 0, ())]
         assert driver.now == 0.75
@@ -215,7 +303,7 @@ def test_the_driver_notes_launches_and_keeps_time():
 
 @pytest.mark.parametrize("card", [H100, B200, MI300X])
 def test_cards_of_any_maker_compile_launch_and_have_a_key(kernels, card):
-    with pretended(FakeDriver(card)) as driver:
+    with fake_driver(FakeDriver(card)) as driver:
         kernel, grid, args, kwargs = kernels("modelled").calls()[0]
         kernel[grid](*args, **kwargs)
         assert driver.launches
@@ -229,14 +317,14 @@ def test_afterwards_triton_has_what_it_had():
     from triton.runtime.driver import driver as holder
 
     before = holder._active
-    with pretended(FakeDriver(MI300X)) as driver:
+    with fake_driver(FakeDriver(MI300X)) as driver:
         assert holder.active is driver
         assert driver.get_current_target().arch == "gfx942"
     assert holder._active is before
 
 
 def test_a_driver_without_events_is_timed_by_its_own_benchmark(kernels):
-    with pretended(FakeDriver()) as driver:
+    with fake_driver(FakeDriver()) as driver:
         driver.get_device_interface = lambda: None
         module = kernels("softmax")
         kernel, grid, args, kwargs = module.calls()[0]
@@ -246,9 +334,9 @@ def test_a_driver_without_events_is_timed_by_its_own_benchmark(kernels):
     assert decision.evidence.clock == "do_bench"
 
 
-def test_only_the_adapter_imports_triton():
+def test_only_the_adapter_and_its_self_test_import_triton():
     root = Path(tw.__file__).parent / "triton"
-    paths = [path for path in root.glob("*.py") if path.name != "adapter.py"]
+    paths = [path for path in root.glob("*.py") if path.name not in ("adapter.py", "releases.py")]
     assert len(paths) > 10
     for path in paths:
         lines = path.read_text().splitlines()
@@ -258,5 +346,5 @@ def test_only_the_adapter_imports_triton():
 def test_the_typed_keywords_are_tritons_and_ours():
     typed = get_type_hints(AutotuneKeywords)
     declared = get_type_hints(AutotuneOptions)
-    assert set(typed) == {*adapter.AUTOTUNE_PARAMETERS[6:], *declared}
+    assert set(typed) == {*releases.AUTOTUNE_PARAMETERS[6:], *declared}
     assert {name: typed[name] for name in declared} == declared

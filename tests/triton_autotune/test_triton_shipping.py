@@ -15,12 +15,12 @@ import importlib, json, sys
 from pathlib import Path
 sys.path.insert(0, {kernels!r})
 import tunewright as tw, tunewright.triton
-from tunewright.testing.triton_driver import FakeDriver, pretended
+from tunewright.testing.triton_driver import FakeDriver, fake_driver
 tunewright.triton.install()
 names = {names!r} or sorted(path.stem for path in Path({kernels!r}).glob("*.py"))
 calls = [(*call, name) for name in names for call in importlib.import_module(name).calls()]
 def launch():
-    with pretended(FakeDriver()) as driver:
+    with fake_driver(FakeDriver()) as driver:
         for kernel, grid, args, given, _ in calls:
             kernel[grid](*args, **given)
         return driver

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tunewright.testing.triton_driver import FakeDriver, pretended
+from tunewright.testing.triton_driver import FakeDriver, fake_driver
 from tunewright.triton.tuner import TritonTuner
 
 SUITE = sorted(path.stem for path in (Path(__file__).parent / "kernels").glob("*.py"))
@@ -57,7 +57,7 @@ def test_there_are_at_least_a_dozen():
 def test_a_program_sees_the_same_as_under_stock(name, kernels):
     results = []
     for ours in (False, True):
-        with pretended(FakeDriver(seconds=seconds)) as driver:
+        with fake_driver(FakeDriver(seconds=seconds)) as driver:
             module = kernels(name, ours=ours)
             assert isinstance(tuner_of(module.calls()[0][0]), TritonTuner) == ours
             results.append(observed(module, driver))
@@ -68,7 +68,7 @@ def test_a_program_sees_the_same_as_under_stock(name, kernels):
 def test_hooks_are_called_as_by_stock(kernels):
     orders = []
     for ours in (False, True):
-        with pretended(FakeDriver(seconds=seconds)):
+        with fake_driver(FakeDriver(seconds=seconds)):
             module = kernels("hooked", ours=ours)
             kernel, grid, args, kwargs = module.calls()[0]
             kernel[grid](*args, **kwargs)

@@ -4,118 +4,216 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-import numpy as np
-
+from tunewright.backends.c_command import CompileCommand
+from tunewright.backends.c_headers import ScanRequest, describe_headers, scan_headers
+from tunewright.backends.c_launch import CLaunch, dim_places
+from tunewright.backends.c_project import Project, check_reads, describe_libraries, is_of_system, traced_files
 from tunewright.backends.c_source import (
     CArgument,
-    SourceFileBackend,
     compiler_options,
-    local_includes,
     normalize_source,
-    parse_make_rule,
+    parse_make_rules,
     parse_prototype,
 )
+from tunewright.backends.c_toolchain import (
+    SOURCE_SUFFIXES,
+    Compiler,
+    find_compiler,
+    is_cpp,
+    language_of,
+    parse_flags,
+    run,
+)
+from tunewright.backends.elf import refuse_stale_libraries
 from tunewright.backends.host import cpu, digest
+from tunewright.backends.libraries import open_copy, open_library
 from tunewright.errors import BackendError, SignatureError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.clock import HostTimer
 from tunewright.model.key import Key
-from tunewright.model.signature import CallSignature, Parameter, Signature
+from tunewright.model.signature import CallSignature, Signature
 from tunewright.ports.backend import Kernel, Launch
 from tunewright.spaces.config import Config
 from tunewright.stores import artifacts
+from tunewright.stores.file_lock import exclusive_lock
+from tunewright.stores.scratch import scratch_folder
 
 log = LazyLogger(__name__)
-
-_COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++")}
-_CPP_SUFFIXES = (".cc", ".cpp", ".cxx", ".C")
 
 # At the link these would add start-up code that makes the whole process flush denormal numbers to zero.
 _NOT_AT_LINK = {"-ffast-math", "-Ofast", "-funsafe-math-optimizations"}
 
 
-class C(SourceFileBackend):
-    """A kernel in a C or C++ file: a `void` function with one argument per Python parameter.
+Names = Sequence[str | os.PathLike[str]]
+
+
+class BuildOptions(TypedDict, total=False):
+    """How a C kernel of more than one file is built. Paths are relative to the file that declares the kernel.
+
+    - `sources`: further files; those of C and C++ are compiled, others (a header, a Makefile) only count in the key.
+    - `include`: folders of headers.
+    - `libraries`: what is linked: names ("openblas") or files ("lib/libdamp.a").
+    - `library_paths`: folders in which named libraries are looked for first.
+    - `compiler`: by default that of CC or CXX, else the first of cc, gcc and clang that is installed.
+    - `compile`: a command that builds instead, run in the folder of the declaring file. It is filled in with knobs and
+      sizes (`{UNROLL}`, `{N}`), all of them as -D options (`{macros}`), `{flags}`, and `{output}`, the shared library
+      to write.
+    - `output`: the file that the command writes, if it is not told `{output}`. It is removed before each build.
+    """
+
+    sources: Names
+    include: Names
+    libraries: Names
+    library_paths: Names
+    compiler: str | None
+    compile: str | None
+    output: str | None
+
+
+class C:
+    """A kernel in C or C++: a `void` function with one argument per Python parameter.
 
     Arrays arrive as pointers, ints as `int64_t`, floats as `double`. Each knob is a macro (`-DTILE=32`); a knob
     whose values begin with a dash is a flag. Each named dimension is a macro too, or with `sizes="arguments"` an
-    `int64_t` argument after the others, so that one build serves every size.
+    `int64_t` argument after the others, so that one build serves every size. `BuildOptions` lists the other options.
+
+    Example: `C(sources=["src/heat.cpp", "src/damp.c"], include=["include"], libraries=["openblas"])`
     """
 
     def __init__(
         self,
-        source: str | os.PathLike[str],
+        source: str | os.PathLike[str] | None = None,
         function: str | None = None,
         *,
         flags: str = "-O3 -march=native",
-        compiler: str | None = None,
         sizes: str = "macros",
+        **options: Unpack[BuildOptions],
     ) -> None:
         if sizes not in ("macros", "arguments"):
             raise BackendError(f'sizes= must be "macros" or "arguments", not {sizes!r}')
-        super().__init__(source)
-        self._function, self._flags = function, shlex.split(flags)
-        self._named_compiler, self._sizes = compiler, sizes
-        self._headers_by_text: dict[str, list[Path]] = {}
+        if unknown := sorted(set(options) - BuildOptions.__optional_keys__):
+            raise BackendError(f"C has no option {unknown[0]!r}; options: {', '.join(BuildOptions.__annotations__)}")
+        self._function, self._flags, self._sizes = function, shlex.split(flags), sizes
+        self._named_compiler = options.get("compiler")
+        command, output = options.get("compile"), options.get("output")
+        if command is None and output is not None:
+            raise BackendError("output= names what a compile= command writes; give both, or none")
+        self._command = None if command is None else CompileCommand(command, output)
+        sources = [*([] if source is None else [os.fspath(source)]), *_as_list(options.get("sources", ()))]
+        if not sources:
+            raise BackendError('C needs a source: C("kernel.c") or C(sources=["kernel.cpp", "helper.cpp"])')
+        _refuse_sources(self._flags, sources)
+        self._project = Project(
+            sources,
+            self._flags,
+            include=_as_list(options.get("include", ())),
+            libraries=_as_list(options.get("libraries", ())),
+            library_paths=_as_list(options.get("library_paths", ())),
+        )
+        self._of_system: dict[Path, bool] = {}
+
+    def relative_to(self, folder: Path) -> None:
+        """Prefers files in `folder`, that of the kernel's declaration, over those in the working directory."""
+        self._project.folder = folder
+
+    @property
+    def path(self) -> Path:
+        """The first source file, which must exist."""
+        return self._project.require(self._project.sources[0], "source file")
 
     @cached_property
-    def compiler(self) -> tuple[str, str]:
-        """The compiler's path and version."""
-        import shutil  # noqa: PLC0415 - as in _run
+    def compilers(self) -> dict[str, Compiler]:
+        """The compiler of each language of the sources: "c", "c++"."""
+        languages = dict.fromkeys(map(language_of, self._project.units())) or {"c": None}
+        return {language: find_compiler(language, self._named_compiler) for language in sorted(languages)}
 
-        language = "c++" if self.path.suffix in _CPP_SUFFIXES else "c"
-        for name in [self._named_compiler] if self._named_compiler else _COMPILERS[language]:
-            if path := shutil.which(name):
-                version_text, _ = _run([path, "--version"])
-                return path, (version_text.splitlines() or [name])[0].strip()
-        names = self._named_compiler or ", ".join(_COMPILERS[language])
-        raise BackendError(f"no compiler found (looked for {names}); install gcc or clang, or give `compiler=`")
+    def _local_version(self) -> str:
+        """Returns the versions of the compilers that are installed here."""
+        try:
+            return "; ".join(compiler.version for compiler in self.compilers.values())
+        except BackendError:
+            if self._command is None:
+                raise
+            return "unknown"  # a command of the user's own may need none of them
 
-    def _headers(self, text: str) -> list[Path]:
-        """Returns the user's headers that the source includes: those the compiler finds, and those under any `#if`."""
-        if text not in self._headers_by_text:
+    def _scan(self, cache: Path) -> dict[Path, str]:
+        """Returns the headers that compilers read, with digests; none without a compiler."""
+        options = [*self._project.include_options(), *self._project.located(self._flags)]
+        units, own = self._project.units(), self._project.headers()
+        found: dict[Path, str] = {}
+        for language in sorted(set(map(language_of, units))):
             try:
-                rule, _ = _run([self.compiler[0], "-MM", *self._flags, str(self.path)])
-            except BackendError:  # a source that needs its knobs before it includes anything
-                rule = ""
-            self._headers_by_text = {text: parse_make_rule(rule, self.path)}
-        return list(dict.fromkeys(self._headers_by_text[text] + local_includes(self.path)))
+                compiler = self.compilers[language]
+            except BackendError:
+                continue
+            named = [unit for unit in units if language_of(unit) == language]
+            found |= scan_headers(ScanRequest(compiler, language, options, named, own), cache)
+        return found
 
-    def _files(self) -> dict[str, str]:
-        """Returns the current text of the source and its headers, by name."""
-        text = self.path.read_text(errors="replace")
-        headers = {os.path.relpath(path, self.path.parent): path for path in self._headers(text)}
-        return {self.path.name: text} | {name: path.read_text(errors="replace") for name, path in headers.items()}
+    def _is_of_system(self, path: Path) -> bool:
+        if path not in self._of_system:
+            commands = [compiler.command[0] for compiler in self.compilers.values()]
+            self._of_system[path] = any(is_of_system(path, command) for command in commands)
+        return self._of_system[path]
+
+    def _read_paths(self, cache: Path) -> tuple[list[Path], list[Path]]:
+        """Returns the files of the user that a build reads, except libraries: sources and headers, and other files."""
+        headers = [path for path in self._scan(cache) if not self._is_of_system(path)]
+        code = list(dict.fromkeys([*self._project.units(), *headers, *self._project.headers()]))
+        others = [*self._project.files(), *(self._command.files(self._project) if self._command else ())]
+        return code, [path for path in dict.fromkeys(others) if path not in code]
+
+    def _files(self, cache: Path) -> dict[str, str]:
+        """Returns the text of sources and headers as it is now, by name seen from the first; of others, a digest."""
+        code, others = self._read_paths(cache)
+        first = code[0].parent
+        texts = {os.path.relpath(path, first): path.read_text(errors="replace") for path in code}
+        return texts | {os.path.relpath(path, first): digest(path.read_bytes()) for path in others}
 
     def signature(self, kernel: Kernel) -> CallSignature:
         """Returns how calls are distinguished."""
         return CallSignature.of(kernel.parameters)
 
     def key(self, kernel: Kernel, signature: Signature, mode: dict[str, str]) -> Key:
-        """Returns a key of the source without comments and line numbers, this CPU, the compiler and its flags."""
-        files = self._files()
-        name = self._function or kernel.name
-        self._check(kernel, signature, parse_prototype(files[self.path.name], name))
-        source = self._source_digest(files, name)
-        return Key(kernel.name, source, signature, cpu(), self._toolchain(self._version(kernel)), mode)
+        """Returns a key of the sources without comments, this CPU, the compilers, their flags and what is linked."""
+        files = self._files(kernel.cache)
+        self._check(kernel, signature, self._prototype(kernel))
+        source = self._source_digest(files, self._function or kernel.name)
+        return Key(kernel.name, source, signature, cpu(), self._toolchain(kernel, self._tools(kernel)), mode)
+
+    def _prototype(self, kernel: Kernel) -> list[CArgument] | None:
+        """Returns the arguments of the function, from the first source that defines it."""
+        texts = (path.read_text(errors="replace") for path in self._project.units())
+        found = (parse_prototype(text, self._function or kernel.name) for text in texts)
+        return next((arguments for arguments in found if arguments is not None), None)
 
     def _source_digest(self, files: Mapping[str, str], name: str) -> str:
         """Returns a digest of what the compiler sees."""
         return digest(*(f"{part}\n{normalize_source(text)}" for part, text in sorted(files.items())), name, self._sizes)
 
-    def _toolchain(self, version: str) -> dict[str, str]:
-        return {"compiler": version, "flags": " ".join(self._flags)}
+    def _toolchain(self, kernel: Kernel, tools: Mapping[str, str]) -> dict[str, str]:
+        toolchain = {**tools, "flags": " ".join(self._flags)}
+        if self._command is not None:
+            toolchain["compile"] = " ".join([self._command.text, *filter(None, [self._command.output])])
+        if libraries := describe_libraries(self._project.library_digests(self._flags, kernel.cache)):
+            toolchain["libraries"] = libraries
+        return toolchain
 
-    def _version(self, kernel: Kernel) -> str:
-        """Returns the version of the compiler that built the stored artifacts, else of the one installed here."""
-        return artifacts.resolve_tool_version(kernel, self._toolchain, "compiler", lambda: self.compiler[1])
+    def _tools(self, kernel: Kernel) -> dict[str, str]:
+        """Returns compiler and headers of the system with which the stored artifacts were built, else those here."""
+        adopted = artifacts.adopt_toolchain(kernel, partial(self._toolchain, kernel), ["compiler", "headers"])
+        return adopted or self._local_tools(kernel)
+
+    def _local_tools(self, kernel: Kernel) -> dict[str, str]:
+        scanned = self._scan(kernel.cache).items()
+        headers = describe_headers({path: found for path, found in scanned if self._is_of_system(path)})
+        return {"compiler": self._local_version()} | ({"headers": headers} if headers else {})
 
     def _check(self, kernel: Kernel, signature: Signature, arguments: list[CArgument] | None) -> None:
         """Raises SignatureError for arguments that C would misread, since it cannot check them itself."""
@@ -138,54 +236,109 @@ class C(SourceFileBackend):
         options = [*self._flags, *compiler_options(config)]
         if self._sizes == "macros":
             options += [f"-D{name}={size}" for name, size in signature.dims.items()]
-        files = self._files()
+        files = self._files(kernel.cache)
         texts = [f"{name}\n{text}" for name, text in sorted(files.items())]
-        version = self._version(kernel)
+        tools = self._tools(kernel)
         # `-march=native` makes the processor part of the content.
-        content = [*options, *texts, *cpu().features, cpu().model]
-        name = f"{digest(version, *content)}.so"
+        content = [*options, *texts, *cpu().features, cpu().model, *self._link_content(options, kernel.cache)]
+        name = f"{digest(*tools.values(), *content)}.so"
         if stored := artifacts.find_artifact(kernel, name):
             return stored
-        if version != (local_version := self.compiler[1]):
+        if tools != (local_tools := self._local_tools(kernel)):
             message = "%s: no stored build by %s for this call; built here by %s, with which no config was raced"
-            log.warning(message, kernel.name, version, local_version)
-            name = f"{digest(local_version, *content)}.so"
+            log.warning(message, kernel.name, tools["compiler"], local_tools["compiler"])
+            name = f"{digest(*local_tools.values(), *content)}.so"
             if stored := artifacts.find_artifact(kernel, name):
                 return stored
         source = self._source_digest(files, self._function or kernel.name)
-        label = artifacts.ArtifactLabel(name, kernel.name, source, config, signature, self._toolchain(local_version))
+        toolchain = self._toolchain(kernel, local_tools)
+        label = artifacts.ArtifactLabel(name, kernel.name, source, config, signature, toolchain)
         return self._compile(kernel, options, files, label)
+
+    def _link_content(self, options: Sequence[str], cache: Path) -> list[str]:
+        """Returns what a build depends on besides its options and sources: the libraries, and where they are found."""
+        libraries = self._project.library_digests(options, cache)
+        command = [] if self._command is None else [self._command.text, self._command.output or ""]
+        folders = sorted({str(path.parent) for path in self._project.shared(options)})
+        return [*command, *(f"{name} {found}" for name, found in sorted(libraries.items())), *folders]
 
     def _compile(
         self, kernel: Kernel, options: list[str], files: Mapping[str, str], label: artifacts.ArtifactLabel
     ) -> Path:
-        import tempfile  # noqa: PLC0415 - as in _run
-
         if kernel.artifacts is not None:
             kernel.artifacts.before_compile(kernel.name)
-        folder = artifacts.artifact_path(kernel.cache, label.name).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            unit, library = Path(scratch) / "kernel.o", Path(scratch) / "kernel.so"
-            _run([self.compiler[0], *options, "-fPIC", "-c", str(self.path), "-o", str(unit)])
-            linked = [option for option in options if option not in _NOT_AT_LINK]
-            _run([self.compiler[0], "-shared", str(unit), *linked, "-o", str(library), "-lm"])
-            if self._files() != files:
+        linked = self._project.library_digests(options, kernel.cache)
+        with scratch_folder(kernel.cache) as scratch:
+            if self._command is None:
+                library = self._compile_sources(options, scratch, kernel.cache)
+            else:
+                library = self._run_command(self._command, kernel, label, scratch)
+            if self._files(kernel.cache) != files or self._project.library_digests(options, kernel.cache) != linked:
                 raise BackendError(f"{self.path.name} changed while it was being built; call again")
-            return artifacts.save_artifact(kernel.cache, library, label)
+            return artifacts.save_artifact(kernel.cache, library.read_bytes(), label)
+
+    def _compile_sources(self, options: list[str], scratch: Path, cache: Path) -> Path:
+        """Compiles and links the sources; raises BackendError if that reads a file of the user's that is not known."""
+        project, library, objects = self._project, scratch / "kernel.so", []
+        located = [*project.include_options(), *project.located(options)]
+        temporary = {"TMPDIR": str(scratch)}  # what a compiler that is killed leaves is removed with the folder
+        for number, unit in enumerate(project.units()):
+            objects.append(str(scratch / f"{number}.o"))
+            compiler = self.compilers[language_of(unit)]
+            rules = ["-MD", "-MF", f"{objects[-1]}.d"]
+            run([*compiler.command, *located, "-fPIC", "-c", str(unit), "-o", objects[-1], *rules], environ=temporary)
+        linker = self.compilers.get("c++") or self.compilers["c"]
+        linked = [option for option in located if option not in _NOT_AT_LINK]
+        words = ["-shared", *objects, *linked, *project.link_options(options), "-o", str(library), "-lm", "-Wl,-t"]
+        trace, _ = run([*linker.command, *words], environ=temporary)
+        known = [*self._known_files(cache), *map(Path, objects)]
+        read = parse_make_rules("\n".join(Path(f"{name}.d").read_text(errors="replace") for name in objects))
+        check_reads([*read, *traced_files(trace)], [Path(os.path.realpath(path)) for path in known], linker.command[0])
+        return library
+
+    def _known_files(self, cache: Path) -> list[Path]:
+        """Returns the files of the user that are in the key."""
+        code, others = self._read_paths(cache)
+        return [*code, *others, *(path for paths in self._project.linked(self._flags).values() for path in paths)]
+
+    def _run_command(
+        self, command: CompileCommand, kernel: Kernel, label: artifacts.ArtifactLabel, scratch: Path
+    ) -> Path:
+        """Builds by the user's command; one at a time, since it may write beside the sources."""
+        config, sizes = label.config, label.signature.dims if self._sizes == "macros" else {}
+        values = {name: str(int(value) if isinstance(value, bool) else value) for name, value in config.items()}
+        macros = [*compiler_options(config), *(f"-D{name}={size}" for name, size in sizes.items())]
+        values |= {name: str(size) for name, size in sizes.items()}
+        values |= {"output": str(scratch / "kernel.so"), "macros": shlex.join(macros), "flags": shlex.join(self._flags)}
+        known = self._known_files(kernel.cache)
+        folder = self._project.folder or Path.cwd()
+        with exclusive_lock(kernel.cache / "leases" / f"build-{digest(str(folder.resolve()))}.lock"):
+            return command.run(self._project, command.fill(values, list(config)), scratch, known)
 
     def load(self, kernel: Kernel, artifact: Path) -> Launch:
         """Loads the function from the library; it takes numpy arrays and numbers."""
-        library = ctypes.CDLL(str(artifact))
+        library = artifacts.load_artifact(
+            artifact,
+            lambda content: open_library(content, artifact),
+            lambda label: self.build(kernel, label.config, label.signature),
+        )
+        refuse_stale_libraries(self._project.shared(self._flags))
+        return self._bind(kernel, library)
+
+    def relocate(self, kernel: Kernel, artifact: Path) -> Launch:
+        """Loads the same library once more, at another address and with its own state."""
+        return self._bind(kernel, open_copy(artifacts.read_artifact(artifact)[0], artifact.name))
+
+    def _bind(self, kernel: Kernel, library: ctypes.CDLL) -> Launch:
         name = self._function or kernel.name
         try:
             function = library[name]
         except AttributeError as error:
-            hint = ' (declare it extern "C")' if self.path.suffix in _CPP_SUFFIXES else ""
+            hint = ' (declare it extern "C")' if any(map(is_cpp, self._project.units())) else ""
             raise BackendError(f"{self.path.name} has no function {name!r}{hint}; name it with `function=`") from error
         function.restype = None
-        dims = _dim_places(kernel.parameters) if self._sizes == "arguments" else []
-        arguments = parse_prototype(self.path.read_text(errors="replace"), name) or []
+        dims = dim_places(kernel.parameters) if self._sizes == "arguments" else []
+        arguments = self._prototype(kernel) or []
         if (
             arguments
             and len(arguments) == len(kernel.parameters) + len(dims)
@@ -199,83 +352,16 @@ class C(SourceFileBackend):
         return HostTimer(partial(launch, *args), threads)
 
 
-class CLaunch:
-    """A C function that takes numpy arrays and numbers; it keeps its library loaded."""
-
-    def __init__(self, function: Any, parameters: Sequence[Parameter], dims: Sequence[tuple[int, int]]) -> None:
-        self._function, self._parameters, self._dims = function, parameters, dims
-
-    def __call__(self, *args: Any) -> None:
-        function = self._function
-        if function.argtypes is None:
-            kinds = [_kind(p, arg) for p, arg in zip(self._parameters, args, strict=True)]
-            function.argtypes = kinds + [ctypes.c_int64] * len(self._dims)
-        try:
-            converted = [_address(arg) if arg.__class__ is np.ndarray else arg for arg in args]
-        except (TypeError, ValueError):
-            converted = self._convert_all(args)
-        sizes = [args[i].shape[axis] for i, axis in self._dims] if self._dims else []
-        try:
-            function(*converted, *sizes)
-        except ctypes.ArgumentError:
-            try:
-                function(*self._convert_all(args), *sizes)
-            except ctypes.ArgumentError as error:
-                raise SignatureError(f"an argument is not of the kind that the C function takes: {error}") from error
-
-    def _convert_all(self, args: Sequence[Any]) -> list[Any]:
-        return [self._convert(parameter, arg) for parameter, arg in zip(self._parameters, args, strict=True)]
-
-    @staticmethod
-    def _convert(parameter: Parameter, arg: Any) -> Any:
-        """Converts one argument; a read-only array is passed only to a parameter that is not written."""
-        if isinstance(arg, np.generic):
-            return arg.item()
-        if not isinstance(arg, np.ndarray):
-            return arg
-        if not arg.flags.writeable and (parameter.role is None or parameter.role.writes):
-            raise SignatureError(f"{parameter.name} is read-only; declare it as In if the kernel only reads it")
-        return arg.ctypes.data
+def _as_list(names: Names | str | os.PathLike[str]) -> list[str]:
+    """Returns a list of names; one name alone is a list of one."""
+    return [os.fspath(name) for name in ([names] if isinstance(names, str | os.PathLike) else names)]
 
 
-_address: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
-"""Converts a writable array to what ctypes accepts as a pointer; four times faster than `array.ctypes.data`."""
-
-
-def _kind(parameter: Parameter, arg: Any) -> Any:
-    """Returns the C type of an argument: as declared, else that of the first call."""
-    if parameter.role is not None or isinstance(arg, np.ndarray):
-        return ctypes.c_void_p
-    if parameter.kind is float or (parameter.kind is None and isinstance(arg, float | np.floating)):
-        return ctypes.c_double
-    if parameter.kind in (int, bool) or isinstance(arg, bool | int | np.integer | np.bool_):
-        return ctypes.c_int64
-    raise SignatureError(f"a C kernel takes numpy arrays, ints and floats; {parameter.name} is a {type(arg).__name__}")
-
-
-def _dim_places(parameters: Sequence[Parameter]) -> list[tuple[int, int]]:
-    """Returns where each named dimension first occurs: (argument, axis), in order of appearance."""
-    places: dict[str, tuple[int, int]] = {}
-    for i, parameter in enumerate(parameters):
-        for axis, dim in enumerate(parameter.role.dims if parameter.role else ()):
-            if isinstance(dim, str):
-                places.setdefault(dim, (i, axis))
-    return list(places.values())
-
-
-def _run(command: list[str]) -> tuple[str, str]:
-    """Runs a compiler and returns its output; raises BackendError with its first error if it fails."""
-    import subprocess  # noqa: PLC0415 - slow to import, and a cached launch never needs it
-
-    process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if process.returncode:
-        raise BackendError(_first_error(process.stderr) or f"{command[0]} exited with {process.returncode}")
-    return process.stdout, process.stderr
-
-
-def _first_error(stderr: str) -> str:
-    """Returns the first line with "error", without its path; else the last line."""
-    for line in stderr.splitlines():
-        if "error" in line.lower():
-            return re.sub(r"^\S*/", "", line.strip())
-    return stderr.strip().splitlines()[-1] if stderr.strip() else ""
+def _refuse_sources(flags: Sequence[str], sources: Sequence[str]) -> None:
+    """Raises BackendError if flags name a source, which would be compiled with the options of another."""
+    named = [flag.value for flag in parse_flags(flags) if not flag.option and flag.value.endswith(SOURCE_SUFFIXES)]
+    if named:
+        all_sources = ", ".join(f'"{name}"' for name in [*sources, *named])
+        raise BackendError(
+            f"flags= names the source {named[0]}; several sources are written as sources=[{all_sources}]"
+        )

@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,8 @@ from tunewright.spaces.config import Config
 _QUOTED = r"""(?P<keep>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _COMMENTS = re.compile(_QUOTED + r"|/\*.*?\*/|//[^\n]*", re.DOTALL)
 _BLANKS = re.compile(_QUOTED + r"|\s+")
-_LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^\s*#\s*(?:include|include_next|import)\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+_LOOKED_FOR = re.compile(r'__has_include(?:_next)?\s*\(\s*(?:"([^"]+)"|<([^>]+)>)')
 
 _TYPES: dict[str, tuple[str, Any]] = {
     "float": ("float32", ctypes.c_float), "double": ("float64", ctypes.c_double), "_Float16": ("float16", None),
@@ -77,23 +79,42 @@ def normalize_source(text: str) -> str:
 
 def local_includes(path: Path) -> list[Path]:
     """Returns the headers that a file includes by a quoted path, and those that they include."""
+    return find_includes(path, ())
+
+
+def find_includes(path: Path, folders: Sequence[Path]) -> list[Path]:
+    """Returns the headers that a file includes, under any `#if`, and those that they include.
+
+    Quoted ones are looked for beside the file and in every folder, others in every folder: which of several headers
+    of one name is read, the compiler decides.
+    """
     headers: dict[Path, None] = {}
     pending = [path]
     while pending:
         current = pending.pop()
-        for name in _LOCAL_INCLUDE.findall(current.read_text(errors="replace")):
-            header = (current.parent / name).resolve()
-            if header.is_file() and header not in headers:
-                headers[header] = None
-                pending.append(header)
+        for quoted, name in _INCLUDE.findall(current.read_text(errors="replace")):
+            for folder in (current.parent, *folders) if quoted else folders:
+                header = (folder / (quoted or name)).resolve()
+                if header not in headers and header.is_file():
+                    headers[header] = None
+                    pending.append(header)
     return list(headers)
 
 
-def parse_make_rule(rule: str, source: Path) -> list[Path]:
-    """Returns the files in a make rule of a compiler (`-MM`), without the source itself."""
-    words = re.split(r"(?<!\\)\s+", rule.partition(":")[2].replace("\\\n", " ").strip())
-    paths = [Path(os.path.realpath(word.replace("\\ ", " "))) for word in words if word]
-    return [path for path in paths if path != source]
+def included_names(path: Path) -> list[str]:
+    """Returns the names of headers that a file includes or looks for, under any `#if`."""
+    text = path.read_text(errors="replace")
+    return [quoted or name for found in (_INCLUDE, _LOOKED_FOR) for quoted, name in found.findall(text)]
+
+
+def parse_make_rules(rules: str, folder: Path = Path()) -> list[Path]:
+    """Returns the files in make rules of a compiler (`-MM`) that ran in `folder`."""
+    paths: dict[Path, None] = {}
+    for line in rules.replace("\\\n", " ").splitlines():
+        words = re.split(r"(?<!\\)\s+", line.partition(": ")[2].strip())
+        names = [word.replace("\\ ", " ").replace("\\#", "#").replace("$$", "$") for word in words if word]
+        paths |= dict.fromkeys(Path(os.path.realpath(folder / name)) for name in names)
+    return list(paths)
 
 
 def parse_prototype(text: str, function: str) -> list[CArgument] | None:

@@ -14,13 +14,9 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
+from tunewright.backends import cpu_info
 from tunewright.model.device import Device
 
-_ISA = (
-    "sse4_2", "avx", "avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl",
-    "avx512cd", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8",
-    "asimd", "asimdhp", "asimddp", "sve", "sve2", "i8mm", "bf16",
-)  # fmt: skip
 _CPUINFO = Path("/proc/cpuinfo")
 _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -28,30 +24,22 @@ _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 @cache
 def cpu() -> Device:
     """Returns this machine's CPU: model, instruction sets, cores and caches, without the host's name."""
-    info = _cpuinfo()
-    flags = set(info.get("flags", info.get("Features", "")).split())
-    revision = [f"{label} {info[field]}" for label, field in _CPUINFO_FIELDS if field in info]
-    model = info.get("model name") or platform.processor() or platform.machine()
+    processors = _processors()
     return Device(
         kind="cpu",
-        model=" ".join([" ".join(model.split()), *revision]),
+        model=cpu_info.model_name(processors, platform.processor() or platform.machine()),
         architecture=platform.machine(),
-        features=tuple(flag for flag in _ISA if flag in flags),
+        features=cpu_info.instruction_sets(processors),
         limits={"cores": os.cpu_count() or 1, **_caches()},
     )
 
 
-_CPUINFO_FIELDS = (("family", "cpu family"), ("model", "model"), ("stepping", "stepping"))
-
-
-def _cpuinfo() -> dict[str, str]:
-    """Returns the entries of the first processor; empty if the system has no such file."""
+def _processors() -> list[cpu_info.Entries]:
+    """Returns what the system says of each processor; nothing if it has no such file."""
     try:
-        text = _CPUINFO.read_text().split("\n\n")[0]
+        return cpu_info.parse(_CPUINFO.read_text())
     except OSError:
-        return {}
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+        return []
 
 
 def _caches() -> dict[str, int]:

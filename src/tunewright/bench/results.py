@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,7 +12,7 @@ import msgspec
 from tunewright.bench.calls import OperatorCall
 from tunewright.bench.work import CallWork, MachineRoofline
 from tunewright.errors import StoreError, WireError
-from tunewright.stores import serialization
+from tunewright.stores import files, serialization
 
 SCHEMA = 1
 FILE, TABLE = "run.json", "cells.csv"
@@ -85,10 +84,7 @@ class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def save_run(run: BenchRun, folder: Path) -> None:
     """Writes a run to a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{FILE}.{os.getpid()}"
-    temporary.write_bytes(serialization.encode(run))
-    os.replace(temporary, folder / FILE)
+    files.write_atomic(folder / FILE, serialization.encode(run))
 
 
 def load_run(folder: Path) -> BenchRun:

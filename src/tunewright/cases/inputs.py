@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import msgspec
@@ -10,32 +11,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.errors import SignatureError
+from tunewright.model.foreign import device_of, dtype_name, element_strides, is_foreign, library_of
 from tunewright.model.signature import NO_DEFAULT, Parameter
 
 BFLOAT16 = "bfloat16"
 
+NARROW_FLOATS = (
+    BFLOAT16, "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
+"""Floats that numpy has only with the package ml_dtypes."""
+
+MIN_INTEGER, MAX_INTEGER = -8, 7
+"""The range of integers in arrays of recipes; unsigned ones begin at 0."""
+
 
 class Array(msgspec.Struct, frozen=True, tag="array"):
-    """An array of seeded random numbers; `order` lists its dimensions from slowest to fastest."""
+    """An array of seeded random numbers; `order` lists its dimensions from slowest to fastest.
+
+    `library` and `device` are those of an array that is not numpy's.
+    """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
     order: tuple[int, ...] = ()
+    library: str = ""
+    device: str = ""
 
-    def make(self, rng: np.random.Generator) -> NDArray[Any]:
+    def make(self, rng: np.random.Generator) -> Any:
         """Returns the array: normal floats, small integers or random bools."""
         order = self.order or tuple(range(len(self.shape)))
         shape = tuple(self.shape[i] for i in order)
-        dtype = _dtype(self.dtype)
-        if dtype.kind in "fc" or dtype.name == BFLOAT16:
-            base = rng.standard_normal(shape, dtype=np.float32 if dtype.itemsize <= 4 else np.float64).astype(dtype)
-        elif dtype.kind in "iu":
-            base = rng.integers(0 if dtype.kind == "u" else -8, 8, size=shape).astype(dtype)
-        elif dtype.kind == "b":
-            base = rng.integers(0, 2, size=shape).astype(dtype)
-        else:
+        dtype = parse_dtype(self.dtype)
+        if not is_number(dtype):
             raise SignatureError(f"no recipe for arrays of {self.dtype}; give the kernel an `inputs=` function")
-        return base if order == tuple(range(len(order))) else base.transpose(np.argsort(order))
+        base = random_values(rng, shape, dtype)
+        array = base if order == tuple(range(len(order))) else base.transpose(np.argsort(order))
+        if not self.library:
+            return array
+        from tunewright.cases import foreign_arrays  # noqa: PLC0415 - only for arrays of other libraries
+
+        return foreign_arrays.from_host(array, self.library, self.device)
+
+
+def random_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Returns random values of a dtype: normal floats, small integers or bools."""
+    if dtype.kind == "b":
+        return rng.integers(0, 2, size=shape).astype(dtype)
+    if dtype.kind in "iu":
+        return rng.integers(0 if dtype.kind == "u" else MIN_INTEGER, MAX_INTEGER + 1, size=shape).astype(dtype)
+    return rng.standard_normal(shape, dtype=np.float32 if dtype.itemsize <= 4 else np.float64).astype(dtype)
 
 
 class Scalar(msgspec.Struct, frozen=True, tag="scalar"):
@@ -59,6 +83,12 @@ class Inputs(msgspec.Struct, frozen=True):
     seed: int = 0
     case: int = -1
     weight: float = 1.0
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the arrays in bytes."""
+        arrays = (arg for arg in self.args if isinstance(arg, Array))
+        return sum(prod(array.shape) * parse_dtype(array.dtype).itemsize for array in arrays)
 
     def make(self) -> list[Any]:
         """Returns fresh arguments; the same every time and in every process."""
@@ -96,26 +126,35 @@ class Inputs(msgspec.Struct, frozen=True):
         return cls(tuple(recipes), dict(dims))
 
 
-def _dtype(name: str) -> np.dtype[Any]:
-    """Returns the dtype of this name; bfloat16 needs a package that defines it."""
-    if name == BFLOAT16:
-        try:
-            import ml_dtypes  # noqa: PLC0415 - only needed for such arrays
-        except ImportError as error:
-            raise SignatureError("arrays of bfloat16 need a package; try: pip install ml_dtypes") from error
-        name = ml_dtypes.bfloat16
-    return np.dtype(name)
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype has numbers or bools, narrow floats included."""
+    return dtype.kind in "fciub" or dtype.name in NARROW_FLOATS
+
+
+def parse_dtype(name: str) -> np.dtype[Any]:
+    """Returns the dtype of this name; bfloat16 and floats of 8 bits need a package that defines them."""
+    if name not in NARROW_FLOATS:
+        return np.dtype(name)
+    try:
+        import ml_dtypes  # noqa: PLC0415 - only needed for such arrays
+    except ImportError as error:
+        raise SignatureError(f"arrays of {name} need a package; try: pip install ml_dtypes") from error
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return dtype
 
 
 def _like(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> Array | Scalar:
-    if isinstance(arg, np.ndarray):
+    if isinstance(arg, np.ndarray) or is_foreign(arg):
         role = parameter.role
         shape = tuple(arg.shape)
         if role and role.dims:
             shape = tuple(d if isinstance(d, int) else dims[d] for d in role.dims)
-        order = tuple(sorted(range(arg.ndim), key=lambda i: (-abs(arg.strides[i]), i)))
-        name = arg.dtype.name if arg.dtype.isnative else arg.dtype.str
-        return Array(shape, name, () if order == tuple(range(arg.ndim)) else order)
+        strides = element_strides(arg)
+        order = tuple(sorted(range(len(shape)), key=lambda i: (-abs(strides[i]), i)))
+        order = () if order == tuple(range(len(shape))) else order
+        if not isinstance(arg, np.ndarray):
+            return Array(shape, dtype_name(arg), order, library_of(arg), device_of(arg))
+        return Array(shape, arg.dtype.name if arg.dtype.isnative else arg.dtype.str, order)
     value = arg.item() if isinstance(arg, np.generic) else arg
     if isinstance(value, bool | int | float | str) or value is None:
         return Scalar(dims.get(parameter.name, value) if isinstance(value, int) else value)

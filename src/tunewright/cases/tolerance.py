@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.cases.arguments import PLAIN, Arguments
+from tunewright.cases.foreign_arrays import on_host, to_host
+from tunewright.cases.inputs import BFLOAT16, NARROW_FLOATS
+from tunewright.cases.sensitivity import NUMBERS, Nudge
 from tunewright.errors import BackendError
 from tunewright.model.signature import Parameter
 
@@ -24,10 +27,14 @@ FEW_TERMS = 64
 MANY_TERMS = 4096
 """The largest number that is assumed if the declaration does not show what is summed."""
 
-STORAGE_DTYPES = {"float16": 2e-2, "bfloat16": 5e-2}
+STORAGE_DTYPES = {
+    "float16": 2e-2,
+    "bfloat16": 5e-2,
+    **{name: 0.3 if "e5m2" in name else 0.15 for name in NARROW_FLOATS if name != BFLOAT16},
+}
 """Allowed error of dtypes for storage only; sums use more bits."""
 
-_WIDER = {"bfloat16": np.float64, "float16": np.float64, "float32": np.float64, "complex64": np.complex128}
+_WIDER = {**dict.fromkeys([*STORAGE_DTYPES, "float32"], np.float64), "complex64": np.complex128}
 
 
 class Tolerance(msgspec.Struct, frozen=True):
@@ -52,7 +59,8 @@ class Tolerance(msgspec.Struct, frozen=True):
                 sizes |= dict(zip(named, arg.shape, strict=True))
                 output_dims |= set(named) if parameter.role and parameter.role.writes else set()
         summed = {name: size for name, size in sizes.items() if output_dims and name not in output_dims}
-        floats = [arg.dtype for arg in args if isinstance(arg, np.ndarray) and arg.dtype.kind == "f"]
+        arrays = [arg.dtype for arg in args if isinstance(arg, np.ndarray)]
+        floats = [dtype for dtype in arrays if dtype.kind == "f" and dtype.name not in NARROW_FLOATS]
         coarsest = max(floats, key=lambda dtype: float(np.finfo(dtype).eps), default=None)
         name = coarsest.name if coarsest is not None else ""
         if not summed:
@@ -73,14 +81,20 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 
 def expected_from(
-    reference: Callable[..., Any], parameters: Sequence[Parameter], args: Sequence[Any], *, precise: bool = True
+    reference: Callable[..., Any],
+    parameters: Sequence[Parameter],
+    args: Sequence[Any],
+    *,
+    precise: bool = True,
+    nudge: Nudge | None = None,
 ) -> list[Any]:
-    """Returns the expected results by the reference, computed in double precision if `precise`.
+    """Returns the expected results by the reference, computed in double precision if `precise`; `nudge` changes inputs.
 
     The reference gets the kernel's arguments that it names, or else the arrays the kernel reads, in order; it returns
     the results, or changes its arguments in place and returns None.
     """
-    arguments = Arguments(parameters, [_wider(arg) for arg in args] if precise else args)
+    wide = [_wider(arg) for arg in args] if precise else args
+    arguments = Arguments(parameters, [on_host(nudge, arg) for arg in wide] if nudge else wide)
     named = {p.name: value for p, value in zip(parameters, arguments.values, strict=True)}
     names = _named_parameters(reference)
     if names and set(names) <= set(named):
@@ -90,6 +104,7 @@ def expected_from(
         returned = reference(*(named[p.name] for p in reads))
     if returned is None:
         return list(arguments.results(None).values())
+    returned = to_host(returned)
     return list(returned) if isinstance(returned, tuple) else [returned]
 
 
@@ -101,16 +116,21 @@ def _named_parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def _wider(arg: Any) -> Any:
-    return arg.astype(_WIDER.get(arg.dtype.name, arg.dtype)) if isinstance(arg, np.ndarray) else arg
+    return on_host(lambda array: array.astype(_WIDER.get(array.dtype.name, array.dtype)), arg)
 
 
 def find_mismatch(
-    expected: Sequence[Any], results: dict[str, Any], tolerance: Tolerance, *, same_dtype: bool = False
+    expected: Sequence[Any],
+    results: dict[str, Any],
+    tolerance: Tolerance,
+    *,
+    same_dtype: bool = False,
+    scales: Sequence[Any] | None = None,
 ) -> str | None:
     """Returns why `results` differ from `expected`; None if they do not.
 
     With `same_dtype`, results must also have the expected dtype: a reference may use a higher precision, another config
-    of the same kernel may not.
+    of the same kernel may not. Errors may also be relative to `scales`, if results are smaller.
     """
     if len(results) == 1 and len(expected) > 1:  # a kernel that returns a tuple
         results = {f"result {i}": part for i, part in enumerate(next(iter(results.values())))}
@@ -119,16 +139,16 @@ def find_mismatch(
             f"the reference gives {len(expected)} results, the kernel writes {len(results)} ({', '.join(results)}); "
             "declare what the kernel writes with Out or InOut"
         )
-    for value, (name, actual) in zip(expected, results.items(), strict=True):
+    for value, least, (name, actual) in zip(expected, scales or [0.0] * len(expected), results.items(), strict=True):
         if same_dtype and getattr(value, "dtype", None) != getattr(actual, "dtype", None):
             return f"{name} is a {_dtype(actual)}, the default gives a {_dtype(value)}"
-        if mismatch := _compare(name, value, actual, tolerance):
+        if mismatch := _compare(name, value, actual, tolerance, least):
             return mismatch
     return None
 
 
-def _compare(name: str, expected: Any, actual: Any, tolerance: Tolerance) -> str | None:
-    if not isinstance(expected, np.ndarray | np.generic | float | int | complex):
+def _compare(name: str, expected: Any, actual: Any, tolerance: Tolerance, least_scale: Any) -> str | None:
+    if not isinstance(expected, NUMBERS):
         return None if expected == actual else f"{name} is {_short(actual)}, the reference gives {_short(expected)}"
     want, have = np.asarray(expected), np.asarray(actual)
     if want.shape != have.shape:
@@ -146,10 +166,12 @@ def _compare(name: str, expected: Any, actual: Any, tolerance: Tolerance) -> str
         )
         exact = _representable(want, have.dtype)
         have = have.astype(np.float64) if have.dtype.name in STORAGE_DTYPES else have
-        sizes = np.sort(np.abs(exact[np.isfinite(exact) & (exact != 0)]))
-        scale = sizes[(len(sizes) - 1) // 2] if len(sizes) else 0.0
+        sizes = np.abs(exact[np.isfinite(exact) & (exact != 0)])
+        middle = (len(sizes) - 1) // 2
+        scale = np.maximum(np.partition(sizes, middle)[middle] if len(sizes) else 0.0, least_scale)
         with np.errstate(invalid="ignore"):
-            close = np.isfinite(have) & (np.abs(have - exact) <= error * np.maximum(np.abs(exact), scale))
+            both_finite = np.isfinite(have) & np.isfinite(exact)
+            close = both_finite & (np.abs(have - exact) <= error * np.maximum(np.abs(exact), scale))
         wrong = ~(close | (have == exact) | (np.isnan(have) & np.isnan(exact)))
         allowed = f"within {error:.2g}: {reason}"
     if not wrong.any():

@@ -1,50 +1,67 @@
-"""Prepared cases: arguments to run a launch on, and whether its results are right and reproducible."""
+"""Prepared cases: arguments to run a launch on, and digests of its results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from tunewright.cases.arguments import Arguments
-from tunewright.cases.tolerance import Tolerance, find_mismatch
+from tunewright.cases.arguments import Arguments, Outputs
+from tunewright.cases.sensitivity import Nudge, is_float_array
+from tunewright.cases.tolerance import Tolerance
 from tunewright.model.signature import Parameter, Signature
 
 VARIES = "varies"
 """The fingerprint of results that differ from run to run."""
 
 
+class Content(msgspec.Struct, frozen=True):
+    """What a launch reads: the number of its case, the seed of the set of arguments, and the draw of their contents.
+
+    Every process makes the same arguments of it.
+    """
+
+    case: int
+    seed: int = 0
+    draw: int = 0
+
+
 class PreparedCase:
-    """Arguments, the expected results (set once they are known), and the tolerance."""
+    """A set of arguments of one case, and the tolerance of its results."""
 
     def __init__(
-        self, parameters: Sequence[Parameter], args: Sequence[Any], tolerance: float | None = None, weight: float = 1.0
+        self,
+        parameters: Sequence[Parameter],
+        arguments: Arguments,
+        tolerance: float | None = None,
+        *,
+        weight: float = 1.0,
     ) -> None:
-        self.arguments = Arguments(parameters, args)
-        self.signature = Signature.of(parameters, self.arguments.pristine)
-        self.tolerance = Tolerance.of(tolerance, parameters, args)
-        self.weight = weight
-        self.expected: list[Any] = []
+        self.arguments, self.weight = arguments, weight
+        self.signature = Signature.of(parameters, arguments.values)
+        self.tolerance = Tolerance.of(tolerance, parameters, arguments.pristine)
 
-    def run(self, launch: Callable[..., Any]) -> dict[str, Any]:
-        """Returns the results of a launch on fresh arguments."""
-        self.arguments.reset()
+    def run(
+        self,
+        launch: Callable[..., Any],
+        draw: int = 0,
+        *,
+        outputs: Outputs = Outputs.POISONED,
+        nudge: Nudge | None = None,
+    ) -> dict[str, Any]:
+        """Returns the results of a launch on fresh arguments; `nudge` changes them first."""
+        self.arguments.reset(draw, outputs=outputs)
+        if nudge:
+            for array in self.arguments.arrays:
+                if is_float_array(array):
+                    array[...] = nudge(array)  # type: ignore[index]
+            self.arguments.push()
         return self.arguments.results(launch(*self.arguments.values))
 
-    def verify(self, launch: Callable[..., Any], *, same_dtype: bool) -> tuple[str | None, str]:
-        """Returns what is wrong with the results of a launch, and their fingerprint over two runs."""
-        results = self.run(launch)
-        mismatch = self.arguments.damage() or find_mismatch(
-            self.expected, results, self.tolerance, same_dtype=same_dtype
-        )
-        if mismatch:
-            return mismatch, ""
-        first = fingerprint(results)
-        return None, first if fingerprint(self.run(launch)) == first else VARIES
 
-
-def fingerprint(results: dict[str, Any]) -> str:
+def fingerprint(results: Mapping[str, Any]) -> str:
     """Returns a short digest of results, bit for bit."""
     from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, which a cached launch never needs
 

@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from tunewright.cli import output
+from tunewright.cli.bundle_options import (
+    FILE,
+    expectation_options,
+    make_expectation,
+    make_release,
+    open_bundle,
+    release_options,
+    trust_options,
+)
 from tunewright.cli.lazy_group import CommandEntry, LazyGroup
 from tunewright.cli.targets import json_option, load_kernel, make_session, store_option
 from tunewright.errors import NoDecision
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
-from tunewright.ports import plugins
 from tunewright.report import formatting
 from tunewright.session import Session
-from tunewright.stores import artifacts
-from tunewright.stores.capabilities import KeepsNamespaces
+from tunewright.stores import artifacts, transcripts
+from tunewright.stores.capabilities import KeepsNamespaces, SupportsSync
 from tunewright.stores.conflicts import resolve_conflict
 
-F = TypeVar("F", bound=Callable[..., Any])
-FILE = click.Path(dir_okay=False, path_type=Path)
+_TRANSFER, _SIGNERS = "tunewright.cli.bundle_transfer", "tunewright.cli.bundle_signers"
+ENTRIES = {
+    "verify": CommandEntry(
+        "tunewright.cli.bundle_verify",
+        "verify",
+        "Check who signed FILE, and read every decision in it.",
+        extension="shipping",
+    ),
+    "push": CommandEntry(_TRANSFER, "push", "Upload FILE to a registry.", extension="shipping"),
+    "pull": CommandEntry(_TRANSFER, "pull", "Fetch a bundle and install it as FILE.", extension="shipping"),
+    "sign": CommandEntry(_SIGNERS, "sign", "Add a signature to FILE."),
+    "rotate": CommandEntry(_SIGNERS, "rotate", "Replace the list of signers CURRENT by NEW."),
+}
 
 
-def trust_options(function: F) -> F:
-    """Adds the options `--signers` and `--pin`."""
-    signers = click.option("--signers", type=FILE, help="Who may sign: a public key and a name on each line.")
-    pin = click.option("--pin", help="The digest that the bundle must have.")
-    return signers(pin(function))
-
-
-VERIFY = CommandEntry(
-    "tunewright.cli.bundle_verify",
-    "verify",
-    "Check who signed FILE, and read every decision in it.",
-    extension="shipping",
-)
-
-
-@click.group(cls=LazyGroup, entries={"verify": VERIFY}, path=("bundle",))
+@click.group(cls=LazyGroup, entries=ENTRIES, path=("bundle",))
 def bundle() -> None:
     """Build, check and apply bundles: decisions as one signed file."""
-
-
-def open_bundle(path: Path, signers: Path | None, pin: str | None) -> Any:
-    """Returns the bundle at `path` after its signer or digest was checked."""
-    return plugins.load("stores", "bundle").open_trusted(path, signers, pin)
 
 
 @bundle.command()
@@ -73,6 +72,9 @@ def key(file: Path) -> None:
 @click.option("--sign", type=FILE, help="The private key to sign with, as made by `tunewright bundle key`.")
 @click.option("--bare", is_flag=True, help="Only decisions, without builds.")
 @click.option("--note", default="", help="A sentence for whoever opens the bundle.")
+@release_options
+@click.option("--provenance", is_flag=True, help="State who tuned, where, from which commit, and by which races.")
+@click.option("--by", default="", help="Who and where, as an address (default: user and host); implies --provenance.")
 @store_option
 @json_option
 def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **options: Any) -> None:
@@ -82,10 +84,11 @@ def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **op
     production compiles nothing. For a kernel given as FILE.py:NAME, missing builds are made first, and that of the
     default. For Triton kernels, what `tunewright triton prebuild` compiled is included.
     """
-    from tunewright.shipping import pack  # noqa: PLC0415 - needs `cryptography`
+    from tunewright.shipping import pack, provenance  # noqa: PLC0415 - needs `cryptography`
     from tunewright.stores.bundle import build as writer  # noqa: PLC0415 - as above
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - as above
 
+    release = make_release(options)
     loaded = [load_kernel(target) for target in kernels if ":" in target]
     names = [name for name in kernels if ":" not in name] + [kernel.name for kernel in loaded]
     session = make_session(None, {"store": options["store"]})
@@ -97,12 +100,14 @@ def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **op
         attachments += [*pack.attachments(session, decisions, loaded), *pack.triton_artifacts(session, names)]
     if not decisions and not attachments:
         raise NoDecision(f"nothing is decided for {', '.join(names) or 'any kernel'} in {session.settings.store_name}")
-    content = writer.build(decisions, attachments, note=note)
+    builds, races = (sum(attachment.kind == kind for attachment in attachments) for kind in ("build", "race"))
+    if options["provenance"] or options["by"]:
+        attachments.append(provenance.make_statement(decisions, attachments, options["by"]))
+    content = writer.build(decisions, attachments, note=note, release=release)
     digest = writer.write(file, content, signing.load_private_key(sign) if sign else None)
-    builds = sum(attachment.kind == "build" for attachment in attachments)
     if options["as_json"]:
         answer = {"file": str(file), "digest": digest, "decisions": len(decisions), "builds": builds}
-        output.print_json({**answer, "races": len(attachments) - builds, "signed": sign is not None})
+        output.print_json({**answer, "races": races, "signed": sign is not None})
         return
     output.echo(
         f"{file}: {formatting.counted(len(decisions), 'decision')}, {formatting.counted(builds, 'build')}, "
@@ -117,15 +122,24 @@ def build(file: Path, kernels: Sequence[str], sign: Path | None, note: str, **op
 @json_option
 def show(file: Path, signers: Path | None, pin: str | None, as_json: bool) -> None:
     """Show the manifest and the decisions of FILE."""
+    from tunewright.stores.bundle import statements  # noqa: PLC0415 - for bundles alone
+
     store = open_bundle(file, signers, pin)
+    origins = statements.read_statements(store)
     if as_json:
-        output.print_json({"digest": store.digest, "manifest": store.manifest, "decisions": list(store.decisions())})
+        answer = {"digest": store.digest, "signer": store.signer, "manifest": store.manifest}
+        output.print_json({**answer, "provenance": origins, "decisions": list(store.decisions())})
         return
     manifest = store.manifest
     count = formatting.counted(manifest.decisions, "decision")
     output.echo(f"{count} by {manifest.made_by}; choice {manifest.choice[:16]}", "bold")
     if manifest.note:
         output.echo(manifest.note)
+    if manifest.channel:
+        whom = ", ".join(manifest.audience) or "everybody"
+        output.echo(f"version {manifest.version} of channel {manifest.channel}, until {manifest.expires}, for {whom}")
+    for origin in origins:
+        output.echo(f"tuned {statements.summarize(origin)}")
     rows = [
         (decision.key.kernel, decision.key.signature, decision.key.device, decision.config)
         for decision in store.decisions()
@@ -173,6 +187,7 @@ def diff(one: Path, other: Path, signers: Path | None, pin: str | None, as_json:
 @click.argument("file", type=FILE)
 @click.argument("sources", nargs=-1, required=True, type=FILE)
 @click.option("--sign", type=FILE, help="The key to sign with.")
+@release_options
 @trust_options
 @json_option
 def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path | None, **options: Any) -> None:
@@ -183,6 +198,7 @@ def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path 
     from tunewright.stores.bundle import build as writer  # noqa: PLC0415 - needs `cryptography`
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - as above
 
+    release = make_release(options)
     merged: dict[Key, Decision] = {}
     conflicts: list[tuple[Decision, Decision, str]] = []
     attachments: list[writer.Attachment] = []
@@ -197,7 +213,7 @@ def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path 
         for item in opened.attachments.values():
             body = opened.read_attachment(item.kind, item.name)
             attachments.append(writer.Attachment(item.kind, item.name, body, item.label))
-    content = writer.build(merged.values(), attachments)
+    content = writer.build(merged.values(), attachments, release=release)
     digest = writer.write(file, content, signing.load_private_key(sign) if sign else None)
     if options["as_json"]:
         resolved = [
@@ -221,15 +237,17 @@ def merge(file: Path, sources: Sequence[Path], sign: Path | None, signers: Path 
 @bundle.command()
 @click.argument("file", type=FILE)
 @trust_options
+@expectation_options
 @store_option
 @json_option
-def apply(file: Path, signers: Path | None, pin: str | None, store: str | None, as_json: bool) -> None:
+def apply(file: Path, signers: Path | None, pin: str | None, as_json: bool, **options: Any) -> None:
     """Put the decisions of FILE into the store.
 
     Builds go into the cache. Earlier decisions stay in the history: `tunewright store rollback` restores them.
     """
-    source = open_bundle(file, signers, pin)
-    session = make_session(None, {"store": store})
+    source = open_bundle(file, signers, pin, make_expectation(options))
+    session = make_session(None, {"store": options["store"]})
+    source.require_fresh(session.settings.cache_path, in_use=False)
     source.apply_quarantine(session.settings.cache_path)
     changed = 0
     for decision in source.decisions():
@@ -237,6 +255,8 @@ def apply(file: Path, signers: Path | None, pin: str | None, store: str | None, 
             session.store.put(decision)
             changed += 1
     builds = _unpack(source, session)
+    if isinstance(session.store, SupportsSync):
+        session.store.sync()
     if as_json:
         output.print_json({"decisions": source.manifest.decisions, "changed": changed, "builds": builds})
         return
@@ -254,10 +274,10 @@ def _unpack(source: Any, session: Session) -> int:
     for (kind, name), item in source.attachments.items():
         content = source.read_attachment(kind, name)
         if kind == "build" and item.label is not None:
-            artifacts.unpack(session.settings.cache_path, content, item.label)
+            artifacts.unpack(session.settings.cache_path, content, item.label, durable=True)
             labels.append(item.label)
-        elif isinstance(session.store, KeepsNamespaces):
-            session.store.keep("races", name, content)
+        elif kind == "race" and isinstance(session.store, KeepsNamespaces):
+            session.store.keep(transcripts.NAMESPACE, name, content)
     if labels:
         artifacts.record_applied(session.settings.cache_path, source.digest, labels)
     return len(labels)

@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from tunewright.cli import output
-from tunewright.cli.bundle import FILE, open_bundle, trust_options
+from tunewright.cli.bundle_options import FILE, expectation_options, make_expectation, open_bundle, trust_options
 from tunewright.cli.targets import json_option, load_kernel, make_session, store_option
 from tunewright.engine.budget import Budget
 from tunewright.errors import BundleError
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.report import formatting
+from tunewright.settings import Settings
 from tunewright.shipping import arrival_check
 from tunewright.shipping.rerace import ArrivalCheck, ReraceResult
 from tunewright.shipping.transcript_check import find_inconsistency
@@ -32,6 +33,7 @@ HEADS = ("kernel", "arguments", "shipped", "", "here", "because")
 @click.argument("file", type=FILE)
 @click.argument("kernels", nargs=-1)
 @trust_options
+@expectation_options
 @click.option("--here", is_flag=True, help="Race again what was decided for another device or toolchain.")
 @click.option("--budget", help="Race a random sample of all entries: 60s, 5m, or 100 (entries).")
 @click.option("--top", default=3, show_default=True, help="How many of the next best configs are raced too.")
@@ -44,7 +46,8 @@ def verify(file: Path, signers: Path | None, pin: str | None, as_json: bool, **o
     With --pin, check its digest instead. With --here or --budget, entries are raced again on this machine; KERNELS
     say where kernels are found: FILE.py:NAME. Exit status 1 if anything regressed.
     """
-    store = open_bundle(file, signers, pin)
+    store = open_bundle(file, signers, pin, make_expectation(options))
+    store.require_fresh(Settings.read().cache_path, in_use=False, record=False)
     readable = list(store.decisions())
     missing = store.manifest.decisions - len(readable)
     answer = {"digest": store.digest, "signer": store.signer, "decisions": len(readable), "unreadable": missing}

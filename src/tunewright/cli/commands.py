@@ -14,11 +14,14 @@ COMMANDS = {
     "race": CommandEntry(
         "tunewright.cli.race", "race", "Race commands, functions or configs: which is fastest, and by how much.", DAILY
     ),
+    "command": CommandEntry(
+        "tunewright.cli.command", "command", "Find the best flags of a program.", DAILY, "commands"
+    ),
     "space": CommandEntry("tunewright.cli.space", "space", "Describe a kernel's space: knobs, rules, size.", DAILY),
     "report": CommandEntry(
         "tunewright.cli.report", "report", "Write the dashboard of a store as one HTML file.", DAILY, "dashboard"
     ),
-    "init": CommandEntry("tunewright.cli.init", "init", "Write a small kernel to start from.", DAILY),
+    "init": CommandEntry("tunewright.cli.init", "init", "Write a small kernel to start from, and a test of it.", DAILY),
     "store": CommandEntry(
         "tunewright.cli.store", "store", "Maintain the store: size, age, history, merge, export.", MANAGE
     ),
@@ -49,6 +52,13 @@ COMMANDS = {
     ),
     "triton": CommandEntry(
         "tunewright.cli.triton", "triton", "Compile Triton kernels for GPUs that are not here.", INTEGRATE, "triton"
+    ),
+    "emulate": CommandEntry(
+        "tunewright.cli.emulate",
+        "emulate_command",
+        "Execute compiled GPU code on the CPU: results, faults and counts.",
+        INTEGRATE,
+        "emulator",
     ),
     "mlir": CommandEntry("tunewright.cli.mlir", "mlir", "Show and tune schedules of MLIR payloads.", INTEGRATE, "mlir"),
     "tables": CommandEntry(

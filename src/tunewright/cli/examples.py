@@ -14,8 +14,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tune": (
         "tunewright tune gemm.py:gemm --shape M=512,N=512,K=512 --shape 64,64,64",
         "tunewright tune gemm.py:gemm --budget 200,5m --strategy anneal --workers 4",
+        "tunewright tune gemm.py:gemm --shape 512,512,512 --dtype float64",
         "tunewright tune gemm.py:gemm --more",
-        "tunewright tune --recorded --budget 5m",
+        "tunewright tune --recorded gemm.py --budget 5m",
         "tunewright tune tunewright.operators:gemm_on_1 --shape 512,512,512 --budget 100",
     ),
     "show": (
@@ -24,6 +25,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tunewright show gemm --json",
     ),
     "explain": (
+        "tunewright explain gemm",
         "tunewright explain gemm.py:gemm --shape 500,512,512",
         "tunewright explain gemm.py:gemm --shape 512,512,512 --knobs --plot space.png",
     ),
@@ -31,6 +33,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tunewright trials gemm --best 5",
         "tunewright trials gemm --failed",
         "tunewright trials gemm --save gemm.parquet",
+    ),
+    "command": (
+        'tunewright command "zstd -q -{level} -T{threads} {input} -o {output}" --knob level=3,1,6 --knob threads=1,2 '
+        '--file input=corpus.txt --check "zstd -qdc {output} | cmp - {input}" --budget 30s',
+        'tunewright command "sort -S {memory} {input}" --knob memory=1M,16M,256M --file input=data.txt',
     ),
     "space": ("tunewright space gemm.py:gemm --sample 5",),
     "report": (
@@ -59,12 +66,24 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bundle build": (
         "tunewright bundle build tuned.bundle gemm.py:gemm --sign team.pem",
         'tunewright bundle build tuned.bundle --sign team.pem --note "release 7"',
+        "tunewright bundle build tuned.bundle --sign team.pem --channel prod --version 7 --expires 90d --provenance",
     ),
     "bundle verify": (
         "tunewright bundle verify tuned.bundle --signers signers",
         "tunewright bundle verify tuned.bundle gemm.py:gemm --signers signers --budget 60s",
         "tunewright bundle verify tuned.bundle gemm.py:gemm --signers signers --here",
     ),
+    "bundle push": ("tunewright bundle push tuned.bundle oci://registry.example.com/kernels:prod",),
+    "bundle pull": (
+        "tunewright bundle pull oci://registry.example.com/kernels:prod tuned.bundle --signers signers --channel prod",
+        "tunewright bundle pull https://files.example.com/tuned.bundle tuned.bundle --signers signers --channel prod",
+        "tunewright bundle pull oci://registry.example.com/kernels:7 tuned.bundle --signers signers --allow 7",
+    ),
+    "bundle sign": (
+        "tunewright bundle sign tuned.bundle --sign mine.pem",
+        "tunewright bundle sign signers --sign mine.pem",
+    ),
+    "bundle rotate": ("tunewright bundle rotate signers signers.new",),
     "bundle show": ("tunewright bundle show tuned.bundle --signers signers",),
     "bundle diff": ("tunewright bundle diff old.bundle new.bundle --signers signers",),
     "bundle merge": ("tunewright bundle merge all.bundle a.bundle b.bundle --signers signers --sign team.pem",),
@@ -78,6 +97,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tunewright service run --open",
         "tunewright service run --store postgresql://db/tunewright --address 0.0.0.0 --proxied",
     ),
+    "service audit verify": ("tunewright service audit verify audit-2026.ndjson",),
+    "service audit export": ("tunewright service audit export audit-2026.ndjson --keep 10000",),
     "service token add": ("tunewright service token add ci --scope read --lasts 90d",),
     "bench": ("tunewright bench gemm --shapes gpt2",),
     "bench run": ("tunewright bench run gemm reduce --impl numpy,c --shapes gpt2 --save runs/a",),
@@ -90,12 +111,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "store gc": ("tunewright store gc --older 90d --larger 2G",),
     "store export": ("tunewright store export decisions.jsonl", "tunewright store export all.jsonl gemm --trials"),
     "store merge": ("tunewright store merge other.sqlite",),
+    "store refused": ("tunewright store refused", "tunewright store refused --drop", "tunewright store refused --json"),
     "store lint": (
         "tunewright store lint",
         "tunewright store lint --perturb gemm.py:gemm --shape 512,512,512 --only sparse",
     ),
     "triton prebuild": (
         'tunewright triton prebuild attention.py:fwd --targets sm_80,sm_90,gfx942 --signature "*fp16,*fp16,i32:16"',
+    ),
+    "triton check": ("tunewright triton check softmax.py:softmax --target sm_90 --config BLOCK=1024,num_warps=8",),
+    "emulate": (
+        'tunewright emulate kernel.ptx --grid 4 --block 128 --args "*fp32[500],*fp32[500]=nan,500"',
+        "tunewright emulate softmax.py:softmax --target sm_80 --json",
     ),
     "tables export": (
         'tunewright tables export fused_moe configs --title "E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3"',

@@ -22,7 +22,7 @@ from tunewright.fleet.campaign.plan import HERE, CampaignPlan
 from tunewright.fleet.campaign.scheduler import CampaignScheduler, DevicePool, LocalDevice
 from tunewright.ports import plugins
 from tunewright.report import formatting
-from tunewright.settings import Settings
+from tunewright.settings import Settings, require_bound_token
 from tunewright.stores import files, locations
 from tunewright.stores.capabilities import SupportsLeases
 from tunewright.stores.leases import Lease
@@ -45,6 +45,7 @@ def fleet() -> None:
 def _open(file: Path) -> tuple[CampaignPlan, CampaignLedger]:
     """Returns the plan in a file, and what the store says of its items."""
     plan = plans.read_plan(file, load_kernel, resolve_sizes)
+    require_bound_token(str(plan.settings.get("store", "")), str(file))
     settings = Settings.read(**plan.settings)
     if settings.store:
         plan.settings["store"] = settings.store_location

@@ -11,7 +11,7 @@ import click
 
 from tunewright.fleet.campaign.ledger import CampaignLedger, ItemState
 from tunewright.fleet.campaign.portion import PortionRequest, PortionResult
-from tunewright.fleet.campaign.scheduler import CampaignDevice, DeviceLost
+from tunewright.fleet.campaign.scheduler import CampaignDevice, MachineLost
 from tunewright.report import formatting
 
 MAX_ROWS = 24
@@ -36,7 +36,7 @@ class CampaignProgress:
         """Shows what a device works on."""
         self._working[request.item.name] = (device, request, time.monotonic())
 
-    def portion_finished(self, state: ItemState, result: PortionResult | DeviceLost) -> None:
+    def portion_finished(self, state: ItemState, result: PortionResult | MachineLost) -> None:
         """Prints the result of a portion."""
         self._working.pop(state.item.name, None)
         self._changed()
@@ -80,9 +80,9 @@ class CampaignProgress:
         return Group(table, *rest, Text(self._summary(), style="bold"))
 
 
-def _describe(state: ItemState, result: PortionResult | DeviceLost) -> str:
+def _describe(state: ItemState, result: PortionResult | MachineLost) -> str:
     """Returns the result of a portion as one line."""
-    if isinstance(result, DeviceLost):
+    if isinstance(result, MachineLost):
         return f"{state.item.name}: its machine was lost, another continues ({result.reason})"
     if result.failed:
         return f"{state.item.name}: failed at {result.where}: {result.failed}"

@@ -9,7 +9,10 @@ from typing import Any
 import click
 import msgspec
 
+from tunewright.report.formatting import escape_control
 from tunewright.stores import serialization
+
+__all__ = ["echo", "escape_control", "print_json", "print_table", "to_builtins"]
 
 
 def print_json(value: Any) -> None:
@@ -52,13 +55,6 @@ def _print_rich_table(heads: Sequence[str], cells: Iterable[Sequence[str]]) -> N
     for row in cells:
         table.add_row(*map(Text, row))
     Console().print(table)
-
-
-def escape_control(text: str) -> str:
-    """Returns text with control characters escaped: names and reasons may come from a file somebody else wrote."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
 
 
 def to_builtins(value: Any) -> Any:

@@ -23,7 +23,16 @@ from tunewright.cli.race_candidates import (
     shorten_names,
     use_one_clock,
 )
-from tunewright.cli.targets import json_option, load_kernel, make_session, resolve_sizes, shape_option, store_option
+from tunewright.cli.targets import (
+    dtype_option,
+    json_option,
+    load_kernel,
+    make_session,
+    resolve_sizes,
+    shape_option,
+    store_option,
+    use_dtype,
+)
 from tunewright.errors import NoDecision
 from tunewright.measure import race as racing
 from tunewright.measure.clock import Sampler
@@ -69,6 +78,7 @@ class _RaceResult:
 @click.argument("candidates", nargs=-1, required=True, metavar="A B [C ...]")
 @click.option("--kernel", "target", metavar="TARGET", help="Race configs of this kernel (FILE.py:NAME or module:NAME).")
 @shape_option
+@dtype_option
 @click.option(
     "--margin", default="1%", show_default=True, callback=_parse_share, help="A difference too small to matter."
 )
@@ -95,8 +105,10 @@ def race(candidates: tuple[str, ...], target: str | None, plot: Path | None, as_
     if plot is not None:
         race_plot.require_drawable(plot)
     terms = RaceOptions(options["margin"], options["rounds"], options["seconds"], options["seed"])
-    if target is None and (options["shapes"] or options["store"]):
-        raise click.UsageError("--shape and --store are for configs of a kernel; name it: --kernel FILE.py:NAME")
+    if target is None and (options["shapes"] or options["store"] or options["dtype"]):
+        raise click.UsageError(
+            "--shape, --dtype and --store are for configs of a kernel; name it: --kernel FILE.py:NAME"
+        )
     try:
         result = _race_configs(candidates, target, terms, options) if target else _race_programs(candidates, terms)
     except KeyboardInterrupt:
@@ -184,6 +196,7 @@ class _ProgressBar:
 def _race_configs(candidates: Sequence[str], target: str, terms: RaceOptions, options: dict[str, Any]) -> _RaceResult:
     """Races configs of a kernel in one worker, after each was verified."""
     kernel = load_kernel(target)
+    use_dtype(kernel, options["dtype"])
     session = make_session(kernel, {"store": options["store"]})
     sizes, *others = resolve_sizes(kernel, options["shapes"])
     shape = ",".join(f"{name}={size}" for name, size in sizes.items())
@@ -207,6 +220,9 @@ def _race_configs(candidates: Sequence[str], target: str, terms: RaceOptions, op
         race = attempt.race(configs, terms, list(_protected(len(configs)))) if hasattr(attempt, "race") else None
     if race is None:
         raise click.ClickException("the race did not finish; race fewer configs, or a smaller --shape")
+    if race.failures:
+        number, failure = next(iter(race.failures.items()))
+        raise click.ClickException(f"{candidates[number]} is {failure.kind}: {failure.reason}; race the others")
     labels = [
         f"{typed} ({config})" if "=" not in typed else typed for typed, config in zip(candidates, configs, strict=True)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,15 @@ import msgspec
 
 from tunewright.cli import output
 from tunewright.cli.quantities import Age, Size
+from tunewright.cli.service_audit import audit, format_time
 from tunewright.cli.targets import json_option, store_option
 from tunewright.errors import StoreError
 from tunewright.ports.plugins import missing
 from tunewright.report import formatting
-from tunewright.service.audit_log import AUDIT_NAMESPACE, read_record
 from tunewright.service.config import LOGS, PORT, ServiceConfig
+from tunewright.service.storage import open_primary
 from tunewright.service.tokens import MAX_BODY_BYTES, REQUESTS_PER_SECOND, Scope, Token, TokenStore
 from tunewright.settings import Settings
-from tunewright.stores import locations
-from tunewright.stores.capabilities import KeepsNamespaces
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -70,7 +68,7 @@ def run(store: str | None, **options: Any) -> None:
     except ImportError as error:
         raise missing("cli", "service", error) from error
     try:
-        has_tokens = bool(TokenStore(_open_namespaces(config.store)).all())
+        has_tokens = bool(TokenStore(open_primary(config.store)).all())
     except StoreError as error:
         if "://" not in config.store:
             raise
@@ -155,8 +153,8 @@ def list_tokens(store: str | None, as_json: bool) -> None:
                 entry.id,
                 entry.name,
                 " ".join(entry.scopes),
-                _format_time(entry.made),
-                _format_time(entry.until),
+                format_time(entry.made),
+                format_time(entry.until),
                 f"{entry.rate:g}/s",
                 formatting.size(entry.largest),
             )
@@ -165,37 +163,7 @@ def list_tokens(store: str | None, as_json: bool) -> None:
     )
 
 
-@service.command()
-@click.option("--kernel", help="Only this kernel.")
-@click.option("--most", default=50, show_default=True, help="How many, the latest.")
-@store_option
-@json_option
-def audit(kernel: str | None, most: int, store: str | None, as_json: bool) -> None:
-    """List who published which decision, and what it replaced."""
-    records = map(read_record, (body for _, body in _open_namespaces(_location(store)).entries(AUDIT_NAMESPACE)))
-    entries = [record for record in records if record is not None and kernel in (None, record.kernel)][-most:]
-    if as_json:
-        output.print_json(entries)
-        return
-    output.print_table(
-        ("when", "kernel", "key", "token", "before", "after", "in force"),
-        [
-            (
-                _format_time(record.at),
-                record.kernel,
-                record.digest[:10],
-                record.token,
-                _format_config(record.before),
-                _format_config(record.after),
-                "yes" if record.stands else "no",
-            )
-            for record in entries
-        ],
-    )
-
-
-def _format_config(config: dict[str, Any] | None) -> str:
-    return "-" if config is None else ", ".join(f"{name}={value}" for name, value in config.items())
+service.add_command(audit)
 
 
 def _print_new_token(created: Token, secret: str, as_json: bool) -> None:
@@ -215,20 +183,5 @@ def _without_secrets(token: Token) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in ("digest", "former")}
 
 
-def _location(store: str | None) -> str:
-    return Settings.read(store=store).store_location
-
-
 def _tokens(store: str | None) -> TokenStore:
-    return TokenStore(_open_namespaces(_location(store)))
-
-
-def _open_namespaces(location: str) -> KeepsNamespaces:
-    store = locations.open_authoritative(location)
-    if not isinstance(store, KeepsNamespaces):
-        raise StoreError("this store cannot keep the tokens of a service; use SQLite, PostgreSQL or Redis")
-    return store
-
-
-def _format_time(at: float | None) -> str:
-    return "-" if at is None else datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")
+    return TokenStore(open_primary(Settings.read(store=store).store_location))

@@ -42,7 +42,7 @@ def show(kernel: str | None, plot: Path | None, prefix: str, **options: Any) -> 
         output.print_json(decisions)
         return
     if not decisions:
-        raise NoDecision(_describe_absence(kernel, session))
+        raise NoDecision(describe_absence(kernel, session))
     heads = ("kernel", "arguments", "device", "config", "time", "vs default", "trials", "when", "key")
     output.print_table(heads, (_row(decision) for decision in decisions))
 
@@ -54,7 +54,7 @@ def _row(decision: Decision) -> list[str]:
         return [key.kernel, sizes, str(key.device), str(decision.config), "", "", "", "", key.digest[:10]]
     gain = formatting.ratio(evidence.gain) if evidence.gain else "-"
     trials = f"{evidence.trials}" + ("" if evidence.complete else " (interrupted)")
-    time = formatting.seconds(evidence.seconds)
+    time = formatting.measured(evidence.seconds, key)
     return [
         key.kernel,
         sizes,
@@ -68,7 +68,7 @@ def _row(decision: Decision) -> list[str]:
     ]
 
 
-def _describe_absence(kernel: str | None, session: Session) -> str:
+def describe_absence(kernel: str | None, session: Session) -> str:
     """Returns a message that nothing is decided, what the store has instead, and how to tune."""
     what = f"nothing is decided for {kernel!r}" if kernel else "nothing is decided yet"
     names = sorted({decision.key.kernel for decision in session.store.decisions()})
@@ -85,5 +85,5 @@ def select_key(session: Session, kernel: str | None, prefix: str) -> Key:
         raise NoDecision(f"no key begins with {prefix!r}; keys of {kernel or 'this store'}: {digests}")
     counts = {key: sum(1 for _ in session.store.trials(key)) for key in keys}
     if not any(counts.values()):
-        raise NoDecision(_describe_absence(kernel, session))
+        raise NoDecision(describe_absence(kernel, session))
     return max(counts, key=lambda key: (counts[key], key.digest))

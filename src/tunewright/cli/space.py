@@ -51,7 +51,7 @@ def space(target: str, count: int, as_json: bool) -> None:
     )
     output.print_table(
         ("knob", "variant", "values"),
-        ([knob.name, variant, ", ".join(map(str, knob.values))] for variant, knob in _knobs(declared)),
+        ([knob.name, variant, str(knob)] for variant, knob in _knobs(declared)),
     )
     if rules:
         output.echo()
@@ -74,7 +74,7 @@ def _describe(kernel: Tuned, feasible: int | None, rules: list[tuple[str, Rule, 
         "combinations": declared.combinations,
         "feasible": feasible,
         "variants": declared.sizes() if declared.variants and feasible is not None else {},
-        "knobs": {knob.name: list(knob.values) for _, knob in _knobs(declared)},
+        "knobs": {knob.name: _values(knob) for _, knob in _knobs(declared)},
         "rules": [{"variant": variant, "reason": rule.reason, "excludes": share} for variant, rule, share in rules],
         "left_out": _left_out(kernel.full_space, declared),
     }
@@ -86,15 +86,22 @@ def _knobs(declared: Space) -> list[tuple[str, Knob]]:
     return [("", knob) for knob in declared.knobs] + own
 
 
+def _values(knob: Knob) -> Any:
+    """Returns the values of a knob as JSON."""
+    if knob.range is None:
+        return list(knob.values)
+    return {"low": knob.range.low, "high": knob.range.high, "step": knob.range.step, "scale": knob.range.scale}
+
+
 def _left_out(full: Space, declared: Space) -> str:
     """Returns values and variants that change numerics and are not allowed."""
-    allowed = {(variant, knob.name): knob.values for variant, knob in _knobs(declared)}
+    allowed = {(variant, knob.name): knob.values for variant, knob in _knobs(declared) if knob.range is None}
     names = {variant.name for variant in declared.variants}
     variants = [variant.name for variant in full.variants if variant.name not in names]
     values = [
         f"{knob.name}={value}"
         for variant, knob in _knobs(full)
-        for value in knob.values
+        for value in (knob.values if knob.range is None else ())
         if variant not in variants and value not in allowed.get((variant, knob.name), ())
     ]
     return ", ".join(values + variants)

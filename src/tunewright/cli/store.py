@@ -21,9 +21,10 @@ from tunewright.errors import NoDecision, StoreError
 from tunewright.model.decision import Decision
 from tunewright.report import formatting
 from tunewright.session import Session
-from tunewright.stores import locations, serialization
+from tunewright.stores import locations, namespaces, serialization
+from tunewright.stores.artifact_retention import remove_stale_artifacts
 from tunewright.stores.capabilities import HasPendingWrites, KeepsRevisions, RecordsMisses, SupportsMaintenance
-from tunewright.stores.merge import merge_stores, remove_stale_artifacts
+from tunewright.stores.merge import merge_stores
 from tunewright.stores.statistics import RetentionLimits
 
 SINGULAR_AND_PLURAL = {
@@ -35,12 +36,14 @@ SINGULAR_AND_PLURAL = {
 }
 """What the counts of `StoreStats` are called in text."""
 
+REFUSED = CommandEntry("tunewright.cli.store_refused", "refused", "List writes that the remote store refused.")
+
 LINT = CommandEntry(
     "tunewright.cli.store_lint", "lint", "Find fields that keys lack or do not need.", extension="keylint"
 )
 
 
-@click.group(cls=LazyGroup, entries={"lint": LINT}, path=("store",))
+@click.group(cls=LazyGroup, entries={"lint": LINT, "refused": REFUSED}, path=("store",))
 def store() -> None:
     """Maintain the store: size, age, history, merge, export.
 
@@ -72,18 +75,30 @@ def stats(store: str | None, as_json: bool) -> None:
 @click.option("--older", type=Age(), help="Drop journals, earlier revisions and misses older than this: 90d.")
 @click.option("--larger", type=Size(), help="Drop the oldest journals until the store is at most this large: 2G.")
 @click.option("--decisions", is_flag=True, help="Also drop decisions that old; they are small, and kept otherwise.")
+@click.option(
+    "--also",
+    "kinds",
+    multiple=True,
+    type=click.Choice(namespaces.ON_REQUEST),
+    help="Also drop results of memo functions, or transcripts of races.",
+)
 @store_option
 @json_option
-def gc(older: float | None, larger: int | None, decisions: bool, store: str | None, as_json: bool) -> None:
+def gc(older: float | None, larger: int | None, store: str | None, as_json: bool, **chosen: Any) -> None:
     """Drop what is too old or too large.
 
-    Drops journals, earlier revisions, misses, and built artifacts that nobody loads. Safe while others read and write.
+    Drops journals, earlier revisions, misses, what torch cached, and built artifacts that nobody loads. Tokens, the
+    audit log, bundles, campaigns, reports and unsent writes always stay. Safe while others read and write.
     """
     if older is None and larger is None:
         raise click.UsageError("say what to drop: --older 90d, --larger 2G, or both")
     session = make_session(None, {"store": store})
-    gone = _maintained(session).trim(RetentionLimits(older, larger, decisions))
+    backing = _maintained(session)
+    gone = backing.trim(RetentionLimits(older, larger, **chosen))
     files, freed = remove_stale_artifacts(session.settings.cache_path, older)
+    if larger is not None and (rest := backing.stats().bytes) > larger:
+        advice = "what is left is kept whatever its size; --decisions and --also drop more"
+        click.echo(f"the store still has {formatting.size(rest)}: {advice}", err=True)
     if as_json:
         output.print_json({"dropped": gone, "artefacts": files, "artefact_bytes": freed})
         return
@@ -202,7 +217,7 @@ def send(store: str | None, as_json: bool) -> None:
 def untuned(kernel: str | None, store: str | None, as_json: bool) -> None:
     """List misses recorded by mode=record, most expensive first.
 
-    Of all kernels, or of KERNEL. `tunewright tune --recorded` tunes that list.
+    Of all kernels, or of KERNEL. `tunewright tune --recorded FILE.py` tunes those of a file.
     """
     session = make_session(None, {"store": store})
     backing = locations.open_authoritative(session.settings.store_location)
@@ -276,8 +291,10 @@ def rollback(kernel: str, moment: str, yes: bool, **options: Any) -> None:
     )
     if not yes and sys.stdin.isatty():
         click.confirm(f"restore {formatting.counted(len(changes), 'decision')}?", abort=True)
+    # Without the memory and the mirror of this process: a change that others do not see is not done.
+    shared = session.checked(locations.open_store(session.settings.store_location, None))
     for _, earlier in changes:
-        session.store.put(earlier)
+        shared.put(earlier)
     output.echo(
         f"{formatting.counted(len(changes), 'decision')} of {kernel} restored; `tunewright store history {kernel}` "
         "lists all revisions"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import click
 import msgspec
 
+from tunewright.cases.inputs import BFLOAT16, parse_dtype
 from tunewright.errors import SignatureError, TunewrightError
 from tunewright.kernel.tuned import Tuned
+from tunewright.model.signature import NO_DEFAULT
 from tunewright.pools.kernel_loader import load_target
 from tunewright.session import Session
 
@@ -38,6 +40,25 @@ def shape_option(function: F) -> F:
     return click.option("--shape", "shapes", multiple=True, help=text)(function)
 
 
+def dtype_option(function: F) -> F:
+    """Adds the option `--dtype`."""
+    text = "Dtype of the arrays made from sizes, as float64 (default: the kernel's, or float32)."
+    return click.option("--dtype", help=text)(function)
+
+
+def use_dtype(kernel: Tuned | DispatchedOperator, dtype: str | None) -> None:
+    """Makes the kernel's example arguments have this dtype; None leaves them as declared."""
+    if dtype is None:
+        return
+    if kernel.declaration.inputs is not None:
+        raise click.UsageError(f"{kernel.name} makes its own arguments with `inputs=`, so --dtype changes nothing")
+    try:
+        name = dtype if dtype == BFLOAT16 else parse_dtype(dtype).name
+    except TypeError as error:
+        raise click.UsageError(f"no dtype {dtype!r}; numpy's names are meant: float64, float16, int32, ...") from error
+    kernel.declaration = msgspec.structs.replace(kernel.declaration, dtype=name)
+
+
 def import_place(place: str, hint: str) -> str:
     """Returns the absolute path of a file, or a module's name as it is; puts its folder on the import path."""
     if not place.endswith(".py"):
@@ -56,10 +77,17 @@ def _load(target: str) -> Any:
     if target.endswith(".py") or not place:
         place, name = target, ""
     place = import_place(place, "a kernel is named as FILE.py:NAME or module:NAME")
+    with _loading(place):
+        return load_target(f"{place}:{name}") if name else _only_kernel(place)
+
+
+@contextlib.contextmanager
+def _loading(place: str) -> Iterator[None]:
+    """Says what a module raised; what it prints goes to standard error, since standard output is for the answer."""
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the command's answer
-            return load_target(f"{place}:{name}") if name else _only_kernel(place)
-    except TunewrightError:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (TunewrightError, click.ClickException):
         raise
     except Exception as error:
         raise click.UsageError(f"loading {place} raised {type(error).__name__}: {error}") from error
@@ -77,6 +105,16 @@ def load_tunable(target: str) -> Tuned | DispatchedOperator:
     """Returns the tuned kernel at a target, or the operator: `tunewright.operators:gemm`."""
     value = _load(target)
     return value if is_operator(value) else load_kernel(target)
+
+
+def load_tunables(target: str) -> list[Tuned | DispatchedOperator]:
+    """Returns the kernel or operator at a target, or all of a file or module that is named without one."""
+    if ":" in target:
+        return [load_tunable(target)]
+    place = import_place(target, "kernels are named as FILE.py, FILE.py:NAME or module")
+    with _loading(place):
+        values = list(load_target(f"{place}:__dict__").values())
+    return [value for value in values if isinstance(value, Tuned) or is_operator(value)]
 
 
 def is_operator(value: Any) -> TypeGuard[DispatchedOperator]:
@@ -98,17 +136,17 @@ def _only_kernel(place: str) -> Tuned:
 def resolve_sizes(kernel: Tuned | DispatchedOperator, shapes: tuple[str, ...]) -> list[dict[str, int]]:
     """Returns the sizes to work on: those typed, else those the kernel declares."""
     if shapes:
-        return [_parse_sizes(kernel, text) for text in shapes]
+        return [parse_sizes(text, kernel.dims, kernel.name) for text in shapes]
     if kernel.declaration.shapes:
         return [dict(shape) for shape in kernel.declaration.shapes]
-    if not kernel.parameters or kernel.declaration.has_default_inputs():
+    if all(p.default is not NO_DEFAULT for p in kernel.parameters) or kernel.declaration.has_default_inputs():
         return [{}]
     example = ",".join(f"{name}=512" for name in kernel.dims) or "M=512"
     raise SignatureError(f"say for which sizes: --shape {example}, or declare `shapes=[...]` in @tune")
 
 
-def _parse_sizes(kernel: Tuned | DispatchedOperator, text: str) -> dict[str, int]:
-    """Returns sizes by dimension from `M=512,N=512` or `512,512`."""
+def parse_sizes(text: str, dims: Sequence[str], name: str) -> dict[str, int]:
+    """Returns sizes by dimension from `M=512,N=512` or `512,512`, for the kernel of this name."""
     parts = text.replace("x", ",").split(",") if "=" not in text else text.split(",")
     try:
         if "=" in text:
@@ -119,9 +157,9 @@ def _parse_sizes(kernel: Tuned | DispatchedOperator, text: str) -> dict[str, int
         numbers = [int(part) for part in parts]
     except ValueError as error:
         raise click.UsageError(f"cannot read the shape {text!r}: {error}") from error
-    if len(numbers) != len(kernel.dims):
-        raise click.UsageError(f"{text!r} has {len(numbers)} sizes; {kernel.name} has {', '.join(kernel.dims)}")
-    return dict(zip(kernel.dims, numbers, strict=True))
+    if len(numbers) != len(dims):
+        raise click.UsageError(f"{text!r} has {len(numbers)} sizes; {name} has {', '.join(dims)}")
+    return dict(zip(dims, numbers, strict=True))
 
 
 def make_session(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from tunewright.cli import output
-from tunewright.cli.bundle import FILE, trust_options
+from tunewright.cli.bundle_options import FILE, trust_options
 from tunewright.cli.targets import import_place, json_option, make_session, store_option
 from tunewright.pools.kernel_loader import load_target
 from tunewright.report import formatting

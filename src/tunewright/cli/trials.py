@@ -13,6 +13,7 @@ from tunewright.cli import output
 from tunewright.cli.completion import complete_kernel
 from tunewright.cli.show import select_key
 from tunewright.cli.targets import json_option, make_session, store_option
+from tunewright.model.key import Key
 from tunewright.model.trial import Failure, Trial
 from tunewright.report import formatting
 from tunewright.spaces.rule import Knob
@@ -53,16 +54,16 @@ def trials(kernel: str | None, failed: bool, best: int, **options: Any) -> None:
         output.print_json({"digest": key.digest, "trials": selected})
         return
     output.echo(f"{key.kernel}  {key.signature} · {formatting.counted(len(recorded), 'trial')}", "bold")
-    output.print_table(("config", "outcome", "build", "run"), (_row(trial) for trial in selected))
+    output.print_table(("config", "outcome", "build", "run"), (_row(key, trial) for trial in selected))
     if omitted:
         output.echo(f"and {omitted} more; --best 0 lists all")
 
 
-def _row(trial: Trial) -> list[str]:
+def _row(key: Key, trial: Trial) -> list[str]:
     if isinstance(trial.outcome, Failure):
         outcome = f"{trial.outcome.kind} at {trial.outcome.stage}: {trial.outcome.reason}"
     else:
-        outcome = formatting.seconds(trial.seconds)
+        outcome = formatting.measured(trial.seconds, key)
     return [str(trial.config), outcome, formatting.seconds(trial.build_seconds), formatting.seconds(trial.run_seconds)]
 
 

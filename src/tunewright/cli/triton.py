@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tunewright.cli import output
+from tunewright.cli.lazy_group import MissingExtension, is_installed
 from tunewright.cli.targets import json_option
 from tunewright.errors import BackendError, PluginError, TunewrightError
 from tunewright.pools.kernel_loader import load_target
@@ -54,7 +55,7 @@ def prebuild(kernel: str, targets: str | None, signature: str | None, plot: Path
     Results are cached: after an interruption the same command continues. The numbers come from real compiles (rung 1);
     nothing is run, so nothing is said about speed. Exit status 1 if no config is kept.
     """
-    with _require_triton():
+    with require_triton():
         from tunewright.triton.static import prebuild as builder  # noqa: PLC0415 - loads Triton
 
         declaration, call = _load_kernel(kernel, signature)
@@ -83,7 +84,7 @@ def prebuild(kernel: str, targets: str | None, signature: str | None, plot: Path
 
 
 @contextlib.contextmanager
-def _require_triton() -> Iterator[None]:
+def require_triton() -> Iterator[None]:
     """Turns a missing Triton into an error that says how to install it."""
     try:
         yield
@@ -93,29 +94,55 @@ def _require_triton() -> Iterator[None]:
         raise PluginError("compiling Triton kernels needs triton; pip install 'tunewright[triton]'") from error
 
 
+@triton.command("check")
+@click.argument("kernel", metavar="FILE:KERNEL")
+@click.option("--target", default="sm_80", show_default=True, help="GPU to compile for.")
+@click.option("--config", "setting", help="As BLOCK=64,num_warps=4 (default: the first that is declared).")
+@click.option("--shape", help="Sizes for inputs(), as M=64,N=64.")
+@click.option("--blocks", type=click.IntRange(min=1), help="Execute so many blocks, those at the edges among them.")
+@click.option("--seed", type=int, default=0, help="Of blocks and orders.")
+@json_option
+def check(kernel: str, **options: Any) -> None:
+    """Compile a config for a GPU that is not here, execute its PTX, and compare with the reference.
+
+    The kernel's file, or our drop-in, has inputs() and reference(). Warps run in three orders; data races, accesses out
+    of bounds and other faults are reported with their source line (rung: emulated). Exit status 1 if anything is wrong.
+    """
+    if not is_installed("emulator"):
+        raise MissingExtension("emulator", "tunewright triton check")
+    from tunewright.cli.emulate import check_kernel  # noqa: PLC0415 - an extension of its own
+
+    check_kernel(kernel, **options)
+
+
+def load_checked(target: str) -> tuple[KernelDeclaration, Any, Any]:
+    """Returns a kernel with its inputs() and reference(), which its decorator or its file declares."""
+    from tunewright.triton.static.kernels import unwrap_kernel  # noqa: PLC0415 - loads Triton
+
+    place, name = _place_and_name(target)
+    declaration = unwrap_kernel(_load(place, name))
+    inputs = _declared_option(declaration, "inputs") or _function(place, "inputs")
+    reference = _declared_option(declaration, "reference") or _function(place, "reference")
+    if inputs is None:
+        raise click.UsageError(f"{name} has no inputs; declare inputs=, or let its file define inputs()")
+    return declaration, inputs, reference
+
+
+def _function(place: str, name: str) -> Any:
+    try:
+        return load_target(f"{place}:{name}")
+    except BackendError:
+        return None
+
+
 def _load_kernel(target: str, signature: str | None) -> tuple[KernelDeclaration, LaunchArguments]:
     """Returns the kernel at FILE.py:NAME or module:NAME, and the arguments to compile it for."""
     from tunewright.triton.static import call_arguments  # noqa: PLC0415 - loads Triton
     from tunewright.triton.static.compile_worker import LaunchArguments  # noqa: PLC0415
     from tunewright.triton.static.kernels import unwrap_kernel  # noqa: PLC0415
 
-    place, _, name = target.rpartition(":")
-    if not place:
-        raise click.UsageError(f"{target!r} names no kernel; write FILE.py:NAME or module:NAME")
-    if place.endswith(".py"):
-        if not Path(place).is_file():
-            raise click.UsageError(f"no file {place}; a kernel is named as FILE.py:NAME or module:NAME")
-        sys.path.insert(0, str(Path(place).resolve().parent))
-        place = str(Path(place).resolve())
-    else:
-        sys.path.insert(0, "")
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the command's answer
-            declaration = unwrap_kernel(load_target(f"{place}:{name}"))
-    except TunewrightError:
-        raise
-    except Exception as error:
-        raise click.UsageError(f"loading {place} raised {type(error).__name__}: {error}") from error
+    place, name = _place_and_name(target)
+    declaration = unwrap_kernel(_load(place, name))
     if signature is not None:
         return declaration, LaunchArguments(*call_arguments.parse_arguments(signature))
     inputs, shapes = _declared_option(declaration, "inputs"), _declared_option(declaration, "shapes")
@@ -124,6 +151,31 @@ def _load_kernel(target: str, signature: str | None) -> tuple[KernelDeclaration,
         return declaration, LaunchArguments((), {arg: value for arg, value in example.items() if arg != "grid"})
     args, kwargs = _declared_arguments(place, name, declaration)
     return declaration, LaunchArguments(call_arguments.resolve_declared(args), kwargs)
+
+
+def _place_and_name(target: str) -> tuple[str, str]:
+    """Splits FILE.py:NAME or module:NAME, and makes the module importable."""
+    place, _, name = target.rpartition(":")
+    if not place:
+        raise click.UsageError(f"{target!r} names no kernel; write FILE.py:NAME or module:NAME")
+    if place.endswith(".py"):
+        if not Path(place).is_file():
+            raise click.UsageError(f"no file {place}; a kernel is named as FILE.py:NAME or module:NAME")
+        sys.path.insert(0, str(Path(place).resolve().parent))
+        return str(Path(place).resolve()), name
+    sys.path.insert(0, "")
+    return place, name
+
+
+def _load(place: str, name: str) -> Any:
+    """Returns what a name stands for; errors of the file are told as such."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the command's answer
+            return load_target(f"{place}:{name}")
+    except TunewrightError:
+        raise
+    except Exception as error:
+        raise click.UsageError(f"loading {place} raised {type(error).__name__}: {error}") from error
 
 
 def _declared_option(declaration: KernelDeclaration, name: str) -> Any:

@@ -11,7 +11,16 @@ import msgspec
 
 from tunewright.cli import misses, output
 from tunewright.cli.completion import complete_target
-from tunewright.cli.targets import json_option, load_tunable, make_session, resolve_sizes, shape_option, store_option
+from tunewright.cli.targets import (
+    dtype_option,
+    json_option,
+    load_tunable,
+    make_session,
+    resolve_sizes,
+    shape_option,
+    store_option,
+    use_dtype,
+)
 from tunewright.engine.budget import Budget
 from tunewright.errors import NoDecision, StoreError
 from tunewright.kernel.tuned import Tuned
@@ -27,9 +36,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("target", required=False, shell_complete=complete_target)
+@click.argument("targets", nargs=-1, metavar="TARGET", shell_complete=complete_target)
 @click.option("--recorded", is_flag=True, help="Tune what mode=record found missing, what cost most time first.")
 @shape_option
+@dtype_option
 @click.option("--budget", help="Limit of a search: 200 (trials), 60s, 5m, 1h, or both: 200,5m.")
 @click.option("--strategy", help="Search strategy: portfolio, random, exhaustive, ... or a plugin.")
 @click.option("--seed", type=int, help="The same seed proposes the same configs.")
@@ -43,35 +53,40 @@ if TYPE_CHECKING:
 @click.option("--fresh", is_flag=True, help="Start over: repeat what earlier runs tried.")
 @store_option
 @json_option
-def tune(target: str | None, shapes: tuple[str, ...], **options: Any) -> None:
+def tune(targets: tuple[str, ...], shapes: tuple[str, ...], **options: Any) -> None:
     """Find the best config of a kernel and store it.
 
     TARGET is FILE.py:NAME or module:NAME. Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what
     was found.
+
+    With --recorded, each TARGET is a file, a module or a kernel in one. What a store recorded is tuned only if it is
+    a kernel of these: the store says what is missing, not what to run.
     """
     if (workers := options.pop("workers")) is not None:
         name, at, kind = (options["pool"] or "process").partition("@")
         options["pool"] = f"{name}:{workers}{at}{kind}"
+    dtype = options.pop("dtype")
     if options.pop("recorded"):
         answers = [
             answer
-            for kernel, args in misses.recorded_calls(target, options["store"])
-            for answer in _tune(kernel, [args], options)
+            for kernel, args in misses.recorded_calls(targets, options["store"])
+            for answer in tune_calls(kernel, [args], options)
         ]
-    elif target is None:
-        raise click.UsageError("say which kernel: tunewright tune FILE.py:NAME, or tunewright tune --recorded")
+    elif len(targets) != 1:
+        raise click.UsageError("say which kernel: tunewright tune FILE.py:NAME, or tunewright tune --recorded FILE.py")
     else:
-        kernel = load_tunable(target)
-        answers = _tune(kernel, (kernel.example(sizes) for sizes in resolve_sizes(kernel, shapes)), options)
+        kernel = load_tunable(targets[0])
+        use_dtype(kernel, dtype)
+        answers = tune_calls(kernel, (kernel.example(sizes) for sizes in resolve_sizes(kernel, shapes)), options)
     if options["as_json"]:
         output.print_json(answers[0] if len(answers) == 1 else answers)
 
 
-def _tune(kernel: Tuned | DispatchedOperator, calls: Iterable[list[Any]], typed: Mapping[str, Any]) -> list[Any]:
+def tune_calls(kernel: Tuned | DispatchedOperator, calls: Iterable[list[Any]], typed: Mapping[str, Any]) -> list[Any]:
     """Tunes a kernel for calls that are not decided yet; returns an answer for each call if JSON is asked for."""
     options = {**typed, "mode": Mode.TUNE}
     fresh, more, as_json, budget = (options.pop(name) for name in ("fresh", "more", "as_json", "budget"))
-    overrides = {name: value for name in ("program", "seeds") if (value := options.pop(name))}
+    overrides = {name: value for name in ("program", "seeds") if (value := options.pop(name, None))}
     kernel.declaration = msgspec.structs.replace(kernel.declaration, **overrides)
     # A kernel may bring a store object, even one in memory; a store that is named must keep the decision.
     is_named = kernel.declaration.session is None or options["store"] is not None

@@ -70,7 +70,7 @@ def bundle(views: Views, query: Query) -> PageContent:
                   el("code", manifest.choice[:16]))  # fmt: skip
     rows = [
         (components.key_link(decision.key, decision.key.kernel), components.argument_sizes(decision.key),
-         str(decision.key.device), components.config_code(decision.config), components.time_of(decision.evidence),
+         str(decision.key.device), components.config_code(decision.config), components.time_of(decision),
          components.gain_of(decision))
         for decision in list(shown.decisions())[:MAX_ROWS]
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from math import isfinite, log
 from typing import Any
 
-from tunewright.model.decision import Decision, Evidence
+from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.report import formatting
 from tunewright.report.markup import EMPTY, Markup, el, join_markup, link
@@ -34,11 +34,12 @@ def key_link(key: Key, text: Any = None) -> Markup:
     return link(text or key.digest[:10], "/decision", key=key.digest)
 
 
-def time_of(evidence: Evidence | None) -> str:
+def time_of(decision: Decision) -> str:
     """Returns the time of a decision with its interval."""
-    if evidence is None:
+    if (evidence := decision.evidence) is None:
         return "-"
-    return f"{formatting.seconds(evidence.seconds)} {formatting.spread(evidence.low, evidence.high, evidence.seconds)}"
+    time = formatting.measured(evidence.seconds, decision.key)
+    return f"{time} {formatting.spread(evidence.low, evidence.high, evidence.seconds)}"
 
 
 def gain_of(decision: Decision) -> Markup:

@@ -60,7 +60,7 @@ def key_list(views: Views, path: str, title: str, about: str) -> PageContent:
     rows = []
     for count in counts[:MAX_ROWS]:
         evidence = decisions[count.key].evidence if count.key in decisions else None
-        best = formatting.seconds(evidence.seconds) if evidence and isfinite(evidence.seconds) else "-"
+        best = formatting.measured(evidence.seconds, count.key) if evidence and isfinite(evidence.seconds) else "-"
         rows.append((link(count.key.kernel, path, key=count.key.digest), components.argument_sizes(count.key),
                      str(count.key.device), f"{count.trials:,}", best, components.timestamp(count.last)))  # fmt: skip
     if len(counts) > MAX_ROWS:

@@ -35,7 +35,7 @@ def kernel(views: Views, query: Query) -> PageContent:
     )
     rows = [
         (components.key_link(decision.key), components.argument_sizes(decision.key), str(decision.key.device),
-         components.config_code(decision.config), components.time_of(decision.evidence), components.gain_of(decision),
+         components.config_code(decision.config), components.time_of(decision), components.gain_of(decision),
          components.timestamp(decision.evidence.when if decision.evidence else ""))
         for decision in decisions[:MAX_ROWS]
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def _cell(decisions: Sequence[Decision]) -> Markup:
         return el("td", el("span", "-", class_="faint"))
     newest = max(decisions, key=lambda decision: decision.evidence.when if decision.evidence else "")
     evidence = newest.evidence
-    time = formatting.seconds(evidence.seconds) if evidence else "decided"
+    time = formatting.measured(evidence.seconds, newest.key) if evidence else "decided"
     gain = formatting.ratio(evidence.gain) if evidence and evidence.gain else ""
     others = f" and {len(decisions) - 1} more" if len(decisions) > 1 else ""
     inside = components.key_link(newest.key, time), " ", el("small", gain, others)
@@ -95,7 +95,7 @@ def decision(views: Views, query: Query) -> PageContent:
     config = el("p", components.config_code(current.config), class_="lead")
     chosen = components.section("Chosen", config, _links(views, key))
     why = (
-        _evidence(evidence)
+        _evidence(key, evidence)
         if evidence
         else components.section("Evidence", components.empty_note("There is no record of how it was current."))
     )
@@ -112,9 +112,11 @@ def _links(views: Views, key: Key) -> Markup:
     return components.link_list(links)
 
 
-def _evidence(evidence: Evidence) -> Markup:
+def _evidence(key: Key, evidence: Evidence) -> Markup:
     """Renders times, gains, ties and conditions."""
-    facts: list[tuple[Any, Any, Any]] = [(formatting.seconds(evidence.seconds), "per launch", _interval(evidence))]
+    facts: list[tuple[Any, Any, Any]] = [
+        (formatting.measured(evidence.seconds, key), "per launch", _interval(key, evidence))
+    ]
     if evidence.gain:
         facts.append((formatting.ratio(evidence.gain), "gain", formatting.gain(evidence.over_default, evidence.gain)))
     if evidence.end_to_end is not None:
@@ -137,7 +139,11 @@ def _evidence(evidence: Evidence) -> Markup:
         lines.append(el("p", f"While the finalists raced, {'; '.join(complaints)}.", class_="note"))
     if evidence.ties:
         rows = [
-            (components.config_code(tie.config), formatting.seconds(tie.seconds), _bits(tie.fingerprint, evidence))
+            (
+                components.config_code(tie.config),
+                formatting.measured(tie.seconds, key),
+                _bits(tie.fingerprint, evidence),
+            )
             for tie in evidence.ties
         ]
         lines.append(el("h3", "Within noise of the chosen config"))
@@ -145,8 +151,8 @@ def _evidence(evidence: Evidence) -> Markup:
     return components.section("Evidence", components.cards(facts), lines)
 
 
-def _interval(evidence: Evidence) -> str:
-    return f"{formatting.seconds(evidence.low)} to {formatting.seconds(evidence.high)}"
+def _interval(key: Key, evidence: Evidence) -> str:
+    return f"{formatting.measured(evidence.low, key)} to {formatting.measured(evidence.high, key)}"
 
 
 def _bits(fingerprint: str, evidence: Evidence) -> str:
@@ -161,7 +167,7 @@ def _history(views: Views, current: Decision) -> Markup | None:
         return None
     rows = [
         (f"{revision.number}", components.timestamp(revision.since), components.config_code(revision.decision.config),
-         components.time_of(revision.decision.evidence), components.gain_of(revision.decision),
+         components.time_of(revision.decision), components.gain_of(revision.decision),
          "current" if revision is revisions[-1] else "")
         for revision in reversed(revisions)
     ]  # fmt: skip

@@ -116,7 +116,7 @@ def _misses(misses: Sequence[MissRecord]) -> Markup:
         for miss in misses[:MAX_ROWS]
     ]  # fmt: skip
     heads = ("kernel", "arguments", "device", "calls", "time", "")
-    command = el("code", "tunewright tune --recorded")
+    command = el("code", "tunewright tune --recorded FILE.py")
     about = join_markup(["Calls without a decision, by time at stake; ", command, " tunes them."])
     tables = _expandable_table("Misses by time at stake", heads, rows, numbers=(3, 4))
     return components.section("Missing", tables, about=about)

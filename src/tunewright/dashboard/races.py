@@ -25,7 +25,7 @@ def races(views: Views, query: Query) -> PageContent:
         return PageContent("Races", note, "/races")
     rows = [
         (link(decision.key.kernel, "/race", key=decision.key.digest), components.argument_sizes(decision.key),
-         str(decision.key.device), components.config_code(decision.config), components.time_of(decision.evidence),
+         str(decision.key.device), components.config_code(decision.config), components.time_of(decision),
          components.gain_of(decision), components.timestamp(decision.evidence.when if decision.evidence else ""))
         for decision in decisions[:MAX_ROWS]
     ]  # fmt: skip

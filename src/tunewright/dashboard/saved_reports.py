@@ -12,10 +12,10 @@ from typing import Any, cast
 import msgspec
 
 from tunewright.errors import SettingsError, TunewrightError, WireError
-from tunewright.stores import serialization
+from tunewright.stores import namespaces, serialization
 from tunewright.stores.capabilities import KeepsNamespaces
 
-REPORT_NAMESPACE = "reports"
+REPORT_NAMESPACE = namespaces.REPORTS.name
 """The namespace of a store that holds reports, named by a digest of their content."""
 
 

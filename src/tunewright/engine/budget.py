@@ -1,12 +1,30 @@
-"""The budget of a search."""
+"""The budget of a search: it bounds trials, verification and the final race together."""
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 
 from tunewright.errors import SettingsError
+from tunewright.model.trial import Allowance, Trial, median
+
+FINAL_SHARE = 0.25
+"""The share of the seconds that is kept for the race of the finalists."""
+
+MIN_FINAL_SECONDS = 1.5
+"""Seconds that are kept for it at least: a worker must start and judge every finalist anew."""
+
+FINAL_LAUNCHES = 24
+"""Launches in the race of two slow finalists."""
+
+TRIALS_IN_BUDGET = 20
+"""How many trials there should be time for: slow kernels get fewer runs in each."""
+
+RECENT_TRIALS = 8
+"""The trials by which the cost of the next one is estimated."""
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
@@ -19,16 +37,46 @@ class Budget:
     ) -> None:
         self.trials, self.seconds, self.spent = trials, seconds, 0
         self._clock, self._started = clock, clock()
+        self._costs: deque[float] = deque(maxlen=RECENT_TRIALS)
+        self._fastest = 0.0
 
-    def grant(self, count: int = 1) -> int:
-        """Returns how many of `count` more trials may start now."""
-        if self.seconds is not None and self._clock() - self._started >= self.seconds:
+    def left(self) -> float:
+        """Returns the seconds left; infinite without a limit."""
+        return inf if self.seconds is None else self.seconds - (self._clock() - self._started)
+
+    @property
+    def _final_seconds(self) -> float:
+        """Seconds that are kept for the final race; none if it would take more than half."""
+        if self.seconds is None:
+            return 0.0
+        needed = max(MIN_FINAL_SECONDS, FINAL_SHARE * self.seconds, 1.0 + FINAL_LAUNCHES * self._fastest)
+        return needed if needed <= self.seconds / 2 else 0.0
+
+    def grant(self, count: int = 1, *, essential: bool = False) -> int:
+        """Returns how many of `count` more trials may start now: none if one would take the time of the final race.
+
+        `essential` trials may start whatever time is left.
+        """
+        expected = median(self._costs) if self._costs else 0.0
+        if not essential and self.left() <= self._final_seconds + expected:
             return 0
         return count if self.trials is None else max(0, min(count, self.trials - self.spent))
 
     def spend(self, trials: int = 1) -> None:
         """Counts trials as started."""
         self.spent += trials
+
+    def learn(self, trial: Trial) -> None:
+        """Takes in what a trial cost."""
+        self._costs.append(trial.build_seconds + trial.run_seconds)
+        if trial.works:
+            self._fastest = min(self._fastest or trial.seconds, trial.seconds)
+
+    def allowance(self) -> Allowance | None:
+        """Returns how long the next trial may take; None without a limit."""
+        if self.seconds is None:
+            return None
+        return Allowance(self.seconds / TRIALS_IN_BUDGET, max(0.0, self.left()))
 
     @classmethod
     def parse(cls, text: str) -> Budget:

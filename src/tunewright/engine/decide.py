@@ -27,6 +27,12 @@ FEW, FAR = 4, 3.0
 
 MAX_TIES = 8
 
+HOST_CLOCKS = ("thread", "cpu", "wall", "printed")
+"""Clocks whose samples are runs; a benchmark of the user's own returns one number for many."""
+
+FEW_RUNS_SPREAD = {1: 1.5, 2: 1.25}
+"""How far the time of a config may be from that of one run, or from those of two."""
+
 FinalRace = tuple[Sequence[Config], Race]
 """The configs that were raced, and the race."""
 
@@ -37,22 +43,33 @@ ProgramRace = Callable[[Sequence[Config]], Race]
 class Adjudicator:
     """Selects the finalists of a search and makes the decision after their race.
 
-    With `bitwise`, only configs count whose results equal the incumbent's, or else the default's, bit for bit.
+    Only configs are decided that were judged in this run. With `bitwise`, only configs count whose results equal the
+    incumbent's, or else the default's, bit for bit.
     """
 
     def __init__(self, problem: Problem, journal: Journal, incumbent: Config | None, *, bitwise: bool = False) -> None:
-        self.problem, self.incumbent = problem, incumbent
-        self._journal, self._bitwise = journal, bitwise
+        self.problem, self.journal, self.incumbent, self.bitwise = problem, journal, incumbent, bitwise
 
     @property
     def trials(self) -> list[Trial]:
-        """The trials that count."""
-        trials = self._journal.trials
-        return bitwise_equal_trials(self.problem, trials, self.incumbent) if self._bitwise else trials
+        """The trials that count, one for each config."""
+        trials = list(self.journal.known.values())
+        return bitwise_equal_trials(self.problem, trials, self.incumbent) if self.bitwise else trials
 
-    def finalists(self) -> tuple[list[Config], list[int]]:
-        """Returns the configs to race, and which of them are protected: the incumbent and the default."""
-        configs = select_finalists(self.problem, self.trials, self.incumbent)
+    @property
+    def judged_trials(self) -> list[Trial]:
+        """The trials that may decide: failures, and those of configs that were judged in this run."""
+        return [trial for trial in self.trials if not trial.works or trial.config in self.journal.judged]
+
+    def finalists(self, *, judged: bool = False) -> tuple[list[Config], list[int]]:
+        """Returns the configs to race, and which of them are protected: the incumbent and the default.
+
+        With `judged`, only of those that were judged in this run, if any works.
+        """
+        trials = self.judged_trials if judged else self.trials
+        if judged and not any(trial.works for trial in trials):
+            trials = self.trials
+        configs = select_finalists(self.problem, trials, self.incumbent)
         return configs, [i for i, config in enumerate(configs) if config in (self.incumbent, self.problem.default)]
 
     def seconds_for(self, configs: Sequence[Config]) -> float:
@@ -63,25 +80,25 @@ class Adjudicator:
     def keep_incumbent(self, reason: str) -> Decision:
         """Returns a decision for the incumbent or the default, because a new config could not be judged."""
         known = (self.incumbent, self.problem.default)
-        trials = [trial for trial in self.trials if not trial.works or trial.config in known]
+        trials = [trial for trial in self.judged_trials if not trial.works or trial.config in known]
         decision = decide(self.problem, trials, self.incumbent)
         return self._with_trial_count(with_notes(decision, notes=(f"{reason}, so nothing new is chosen",)))
 
     def _with_trial_count(self, decision: Decision) -> Decision:
         """Sets the number of all trials, also of those that did not count."""
-        return with_notes(decision, trials=len(self._journal.trials))
+        return with_notes(decision, trials=len(self.journal.trials))
 
     def decide(self, raced: FinalRace | None = None, program: ProgramRace | None = None) -> Decision:
         """Returns the decision, by the race if there was one; rejects a winner that makes the program slower."""
-        trials = self.trials
+        trials = self.judged_trials
         decision = decide(self.problem, trials, self.incumbent, raced)
         incumbent = self.incumbent or self.problem.default
-        if program is not None and decision.config != incumbent and incumbent in {t.config for t in trials if t.works}:
+        if program is not None and incumbent in _compare(self.problem, trials, raced).places.keys() - {decision.config}:
             program_race = program([incumbent, decision.config])
             decision = with_end_to_end(decision, program_race)
             if program_race.tested and program_race.standings[1].left is not None:
                 decision = refuse_winner(self.problem, trials, raced, incumbent, decision)
-        if excluded := len(self._journal.trials) - len(trials):
+        if excluded := len(self.journal.known) - len(self.trials):
             decision = with_notes(decision, f"{excluded} configs were excluded: their results differ bit for bit")
         return self._with_trial_count(decision)
 
@@ -164,11 +181,13 @@ def _evidence(
     timed = {trial.config: trial for trial in trials if trial.works}
     outcome, fingerprint = timed[chosen].outcome, timed[chosen].fingerprint
     assert isinstance(outcome, Timing)
-    notes = list(notes)
-    if problem.default not in timed:
+    notes = [*notes, *problem.notes]
+    if any(trial.config == problem.default and not trial.works for trial in trials):
         notes.append("the default config does not work here")
     if fingerprint == VARIES:
         notes.append("its results vary from run to run")
+    if results.evidence.get("clock", outcome.clock) == "wall" and problem.key.mode.get("threads") == "1":
+        notes.append("it waits or uses several threads, so it is timed by the wall clock; declare threads= if it does")
     best, gain = results.places[chosen], results.gain(problem.default, chosen)
     ties = sorted((results.places[config] for config in results.tied if config != chosen), key=lambda tie: tie.seconds)
     return Evidence(
@@ -247,6 +266,8 @@ def _compare_race(configs: Sequence[Config], race: Race) -> _Comparison:
 def _finalist(config: Config, timing: Timing) -> Finalist:
     scale = timing.seconds / median(timing.samples)
     low, high = interval(timing.samples)
+    spread = FEW_RUNS_SPREAD.get(len(timing.samples), 1.0) if timing.clock in HOST_CLOCKS else 1.0
+    low, high = low / spread, high * spread
     return Finalist(config, timing.seconds, low * scale, high * scale)
 
 

@@ -9,10 +9,11 @@ import msgspec
 from tunewright.engine.budget import Budget
 from tunewright.engine.decide import with_notes
 from tunewright.engine.journal import Journal
+from tunewright.engine.repeated_failures import find_repeated_failure
 from tunewright.engine.stopping import StoppingRule
-from tunewright.errors import SpaceError
+from tunewright.errors import NothingWorked, SpaceError
 from tunewright.model.decision import Decision, Problem
-from tunewright.model.trial import TrialRequest
+from tunewright.model.trial import Failure, Kind, TrialRequest
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.strategy import Strategy
 from tunewright.spaces.config import Config
@@ -37,10 +38,19 @@ class Search(msgspec.Struct, frozen=True):
 
 
 def search(plan: Search, attempt: Attempt, pool: Pool) -> None:
-    """Tries the default, the seeds and the strategy's proposals; every trial is recorded in the journal."""
+    """Tries the default, the seeds and the strategy's proposals; every trial is recorded in the journal.
+
+    Raises NothingWorked as soon as it is plain that nothing will build.
+    """
     for trial in pool.run(attempt, _requests(plan)):
+        if isinstance(trial.outcome, Failure) and trial.outcome.kind is Kind.STOPPED:
+            plan.journal.trying.end(trial.config)
+            continue
+        plan.budget.learn(trial)
         plan.journal.add(trial)
         plan.strategy.tell([trial])
+        if reason := find_repeated_failure(plan.problem, plan.journal.trials):
+            raise NothingWorked(reason)
 
 
 def _requests(plan: Search) -> Iterator[TrialRequest]:
@@ -54,13 +64,15 @@ def _requests(plan: Search) -> Iterator[TrialRequest]:
         requested.add(config)
         budget.spend()
         strategy.tell([journal.replay(config)])
-    batch: Sequence[Config] = [problem.default, *problem.seeds]
+    batch: Sequence[Config] = [problem.default, *problem.seeds, *journal.retries]
     while batch:
         for config in batch:
-            if config not in requested and budget.grant():
+            essential = config == problem.default and not journal.known
+            if config not in requested and budget.grant(essential=essential):
                 requested.add(config)
                 budget.spend()
-                yield TrialRequest(config, journal.incumbent)
+                journal.trying.start(config)
+                yield TrialRequest(config, journal.incumbent, budget.allowance(), essential)
         batch = strategy.ask(1) if budget.grant() and not plan.stopping.should_stop(len(journal.trials)) else ()
 
 

@@ -9,12 +9,17 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from tunewright.backends.host import digest, function_digest
+from tunewright.backends.python import Python
 from tunewright.cases.case import Case, MakeInputs
 from tunewright.errors import SignatureError
 from tunewright.kernel.seeds import Seeds
 from tunewright.measure.clock import Regime
+from tunewright.model.key import CHECKED_BY_DEFAULT
 from tunewright.ports.backend import Backend
 from tunewright.session import Session
+
+Compile = Callable[[Mapping[str, Any]], Callable[..., Any]]
+"""Returns a callable for a config: a mapping of knobs to values."""
 
 
 class TuneOptions(TypedDict, total=False):
@@ -22,7 +27,9 @@ class TuneOptions(TypedDict, total=False):
 
     - `backend`: how the kernel is built; by default the decorated function itself is the kernel. A mapping gives each
       variant its implementation.
-    - `default`: the config used if no decision is stored; by default the first of the space.
+    - `compile`: returns a callable for a config, a mapping of knobs to values; instead of a backend.
+    - `default`: the config used if no decision is stored; by default what the function's signature has as defaults of
+      the knobs, else the first of the space.
     - `reference`: computes the right results from the kernel's inputs; by default the default config does.
     - `tolerance`: allowed relative error; by default derived from the dtype and the number of summed terms.
     - `precision`: of the reference: "double", or the "same" as the kernel.
@@ -44,6 +51,7 @@ class TuneOptions(TypedDict, total=False):
     """
 
     backend: Backend | Mapping[str, Any] | None
+    compile: Compile | None
     default: Mapping[str, Any] | None
     reference: Callable[..., Any] | None
     tolerance: float | None
@@ -67,6 +75,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """The checked options of a kernel with their defaults; `TuneOptions` explains them."""
 
     backend: Backend | Mapping[str, Any] | None = None
+    compile: Compile | None = None
     default: Mapping[str, Any] | None = None
     reference: Callable[..., Any] | None = None
     tolerance: float | None = None
@@ -93,6 +102,21 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         if wrong := [case for case in self.cases if not isinstance(case, Case)]:
             raise SignatureError(f"cases are written as Case(weight=3, M=100), not {wrong[0]!r}")
 
+        if self.backend is not None and self.compile is not None:
+            raise SignatureError("both backend= and compile= say how the kernel is built; give one of them")
+
+    def make_backend(self) -> Backend:
+        """Returns the backend: the given one, or else that of a Python function."""
+        if self.compile is not None:
+            from tunewright.backends.compiled import Callable as CallableBackend  # noqa: PLC0415 - only if needed
+
+            return CallableBackend(self.compile)
+        if isinstance(self.backend, Mapping):
+            from tunewright.backends.variants import Variants  # noqa: PLC0415 - only needed for variants
+
+            return Variants(self.backend)
+        return self.backend or Python()
+
     def has_default_inputs(self) -> bool:
         """Whether the `inputs` function can be called without sizes."""
         if self.inputs is None:
@@ -111,6 +135,6 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check(self) -> str:
         """Returns what results are verified against; a decision verified otherwise is not the same."""
-        by = digest(function_digest(self.reference))[:12] if self.reference else "the default config"
+        by = digest(function_digest(self.reference))[:12] if self.reference else CHECKED_BY_DEFAULT
         by = f"{by} in the same precision" if self.precision == "same" else by
         return by if self.tolerance is None else f"{by} within {self.tolerance}"

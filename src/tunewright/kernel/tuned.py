@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property, partial, update_wrapper
 from pathlib import Path
 from threading import RLock
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 import msgspec
 
-from tunewright.backends.python import Python
 from tunewright.cases.case import Case
 from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
@@ -20,20 +20,27 @@ from tunewright.engine.decide import ProgramRace
 from tunewright.errors import SignatureError, SpaceError
 from tunewright.kernel.buckets import Buckets
 from tunewright.kernel.declaration import Declaration, TuneOptions
+from tunewright.kernel.display import Shown
 from tunewright.kernel.generated_call import generate_call
-from tunewright.kernel.parameter_names import check_names
+from tunewright.kernel.knob_defaults import default_config
+from tunewright.kernel.parameter_names import check_names, with_defaults
+from tunewright.kernel.pins import pinned_config
 from tunewright.kernel.seeds import load_seeds
+from tunewright.kernel.workloads import make_workload
 from tunewright.lazy_logging import LazyLogger
-from tunewright.measure.clock import Regime
-from tunewright.measure.evaluator import CheckOptions, Evaluator, TimingOptions
+from tunewright.measure.evaluator import Evaluator
 from tunewright.model.decision import Decision, Problem
+from tunewright.model.foreign import is_traced
+from tunewright.model.key import Key
 from tunewright.model.signature import Parameter, Signature
+from tunewright.pools.by_value import dump_kernel, needs_fresh_workers
 from tunewright.pools.kernel_loader import importable_target, is_lookup_only, load_target
-from tunewright.ports.backend import Backend, Kernel, Launch
+from tunewright.ports.backend import ArtifactSource, Kernel, Launch
 from tunewright.ports.pool import Attempt
 from tunewright.session import Session, current_session
 from tunewright.settings import Mode
 from tunewright.spaces.config import Config
+from tunewright.spaces.pinning import knobs_named
 from tunewright.spaces.space import Space
 from tunewright.stores import serialization
 from tunewright.stores.fallback import SAME_QUESTION_TIERS
@@ -57,8 +64,11 @@ log = LazyLogger(__name__)
 MAX_LAUNCHERS = 4096
 
 
-class Tuned(Generic[P, R]):
+class Tuned(Shown, Generic[P, R]):
     """A kernel with its space; call it like the function it was made from, without the knobs.
+
+    A value given for a knob, as in `saxpy(x, y, UNROLL=4)`, is used for that call and never stored; knobs that are not
+    given have the values that were decided.
 
     Example: `decision = saxpy.decide(x, y)` returns the config that `saxpy(x, y)` uses, and why.
     """
@@ -70,27 +80,26 @@ class Tuned(Generic[P, R]):
     def __init__(self, function: Callable[P, R], space: Space, declaration: Declaration) -> None:
         self.function, self.declaration = function, declaration
         self.full_space, self.space = space, space.exact(declaration.numerics)
-        self.backend = _make_backend(declaration.backend)
+        self.backend = declaration.make_backend()
         if hasattr(self.backend, "relative_to") and (file := function.__code__.co_filename):
             self.backend.relative_to(Path(file).parent)
         self.parameters = Parameter.of(function, space.names)
+        if hasattr(self.backend, "declare"):
+            self.parameters = self.backend.declare(self)
         self.buckets = Buckets(declaration.buckets)
-        self._default = self._require(declaration.default) if declaration.default is not None else None
+        self._members = {
+            name: knob.members for name in self.space.names for knob in knobs_named(space, name) if knob.members
+        }
+        self._default = default_config(self.name, function, (self.space, space), declaration.default)
         self._ready: dict[Hashable, Launch] = {}
         self._lock = RLock()
         self._is_pinned = False
         check_names(self)
-        signature = self.backend.signature(Kernel(self.name, function, self.parameters, Path()))
-        call = generate_call(self.parameters, signature, self._ready, self._prepare)
+        signature = self.backend.signature(self.kernel_in(Path()))
+        call = generate_call(self.parameters, signature, self._ready, self._prepare, self._prepare_pinned)
         # Python looks for `__call__` in the class, so each kernel has its own class with its generated call.
         self.__class__ = type("Tuned", (type(self),), {"__call__": call, "__doc__": function.__doc__ or Tuned.__doc__})
         update_wrapper(self, function)
-
-    def _require(self, config: Mapping[str, Any]) -> Config:
-        """Returns a config of the space; the error for one excluded for its numerics says how to allow it."""
-        if config not in self.space and config in self.full_space:
-            raise SpaceError(f"the default of {self.name} changes numerics: allow it by name with numerics=[...]")
-        return self.space.require(config)
 
     def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
         """Pickles a kernel by its name."""
@@ -104,14 +113,33 @@ class Tuned(Generic[P, R]):
         with nullcontext() if self._is_pinned else self._lock:
             if (launch := self._ready.get(dispatch_key)) is None:
                 decision = self.decide(*args)
-                exact = Signature.of(self.parameters, args)
-                launch = self.backend.load(self.kernel, self.backend.build(self.kernel, decision.config, exact))
+                launch = self._load(decision.config, args)
                 if self.session.mode is Mode.RECORD and decision.tier not in SAME_QUESTION_TIERS:
                     launch = self.session.misses.count_calls(self._miss_record(args), launch)
-                while len(self._ready) >= MAX_LAUNCHERS:
-                    self._ready.pop(next(iter(self._ready)))
-                self._ready[dispatch_key] = launch
+                if not is_traced(args):  # a program is traced once, and its next version may find a decision
+                    self._keep_ready(dispatch_key, launch)
         return launch
+
+    def _prepare_pinned(self, dispatch_key: Hashable, args: tuple[Any, ...], pins: Mapping[str, Any]) -> Launch:
+        """Returns the launcher of a call with values for knobs; nothing of it is stored."""
+        is_lookup_only()
+        config = pinned_config(self.name, self.space, pins, lambda: self.decide(*args).config, self.default)
+        mark = "pinned", dispatch_key, config
+        with self._lock:
+            if (launch := self._ready.get(mark)) is None:
+                launch = self._load(config, args)
+                self._keep_ready(mark, launch)
+        return launch
+
+    def _load(self, config: Config, args: Sequence[Any]) -> Launch:
+        """Returns a config, built for arguments like these and ready to be launched."""
+        exact = Signature.of(self.parameters, args)
+        return self.backend.load(self.kernel, self.backend.build(self.kernel, config, exact))
+
+    def _keep_ready(self, mark: Hashable, launch: Launch) -> None:
+        while len(self._ready) >= MAX_LAUNCHERS:
+            self._ready.pop(next(iter(self._ready)))
+        self._ready[mark] = launch
 
     @property
     def name(self) -> str:
@@ -121,8 +149,11 @@ class Tuned(Generic[P, R]):
     @property
     def kernel(self) -> Kernel:
         """The kernel as backends see it."""
-        session = self.session
-        return Kernel(self.name, self.function, self.parameters, session.settings.cache_path, session.artifacts)
+        return self.kernel_in(self.session.cache, self.session.artifacts)
+
+    def kernel_in(self, cache: Path, artifacts: ArtifactSource | None = None) -> Kernel:
+        """Returns the kernel as backends see it, with this cache."""
+        return Kernel(self.name, self.function, self.parameters, cache, artifacts, self._members)
 
     @property
     def session(self) -> Session:
@@ -153,13 +184,17 @@ class Tuned(Generic[P, R]):
         """How the kernel is run and verified."""
         return self.declaration.mode()
 
+    def key_for(self, signature: Signature) -> Key:
+        """Returns the key of calls with this signature."""
+        mode = {**self._mode, "results": "bitwise"} if self.session.settings.deterministic else self._mode
+        return self.backend.key(self.kernel, signature, mode)
+
     def problem(self, args: Sequence[Any]) -> Problem:
         """Returns the tuning problem of a call with `args`."""
-        mode = {**self._mode, "results": "bitwise"} if self.session.settings.deterministic else self._mode
         signature, exact = (Signature.of(self.parameters, args, bucket) for bucket in (self.buckets, None))
-        key = self.backend.key(self.kernel, signature, mode)
+        key = self.key_for(signature)
         exact_key = None if exact == signature else msgspec.structs.replace(key, signature=exact)
-        return Problem(key, self.space, self.default, exact=exact_key)
+        return Problem(key, self.space, self.default, exact=exact_key, notes=getattr(self.backend, "notes", ()))
 
     def _miss_record(self, args: Sequence[Any]) -> MissRecord:
         """Returns the record of a miss: what to tune for such calls, and how to load and call the kernel."""
@@ -177,7 +212,8 @@ class Tuned(Generic[P, R]):
 
     def decide(self, *args: Any) -> Decision:
         """Returns the decision for a call with `args`: stored, tuned or default, by the session's mode."""
-        lookup_only = is_lookup_only()
+        args = with_defaults(self.parameters, args)
+        lookup_only = is_lookup_only() or (is_traced(args) and self.session.mode is Mode.TUNE)
         problem, session = self.problem(args), self.session
         decision = session.lookup(problem) if lookup_only else session.lookup_or_policy(problem)
         if decision is not None:
@@ -186,6 +222,7 @@ class Tuned(Generic[P, R]):
 
     def tune(self, *args: Any, budget: Budget | None = None, fresh: bool = False) -> Decision:
         """Searches for the best config for `args` now, whatever is stored; reuses earlier trials unless `fresh`."""
+        args = with_defaults(self.parameters, args)
         with self._lock:
             decision = self._search(self.problem(args), args, budget or self.budget(), fresh=fresh)
             self._ready.clear()
@@ -227,6 +264,8 @@ class Tuned(Generic[P, R]):
 
     def cases_like(self, args: Sequence[Any]) -> tuple[Inputs, ...]:
         """Returns the inputs to tune a call with `args` on: the declared cases in its bucket, if any."""
+        if hasattr(self.backend, "workload"):  # which has inputs of its own
+            return (Inputs(),)
         dims, cases = Signature.of(self.parameters, args, self.buckets).dims, self.declaration.cases
         matching = [
             number
@@ -253,10 +292,13 @@ class Tuned(Generic[P, R]):
         return recipe
 
     def make(self, inputs: Inputs) -> Sequence[Any]:
-        """Returns the arguments of a recipe."""
+        """Returns the arguments of a recipe; an `inputs` function that takes `seed` makes others for each seed."""
         case_maker = self.declaration.cases[inputs.case].inputs if inputs.case >= 0 else None
         maker = case_maker or self.declaration.inputs
-        return maker(**inputs.dims) if maker else inputs.make()
+        if maker is None:
+            return inputs.make()
+        takes_seed = "seed" in inspect.signature(maker).parameters and "seed" not in inputs.dims
+        return maker(**inputs.dims, **({"seed": inputs.seed} if takes_seed else {}))
 
     def example(self, sizes: Mapping[str, int]) -> list[Any]:
         """Returns arguments of named sizes, for the command line."""
@@ -266,11 +308,7 @@ class Tuned(Generic[P, R]):
 
     def make_evaluator(self, cases: Sequence[Inputs], cache: Path) -> Evaluator:
         """Returns the evaluator of this kernel; workers call this after they have loaded the kernel by name."""
-        kernel = Kernel(self.name, self.function, self.parameters, cache)
-        declaration = self.declaration
-        check = CheckOptions(declaration.reference, declaration.tolerance, declaration.precision == "double")
-        timing = TimingOptions(declaration.threads, Regime(declaration.regime), cache / "leases" / "cpu.lock")
-        return Evaluator(self.backend, kernel, tuple(cases), self.default, check, timing, self.make, self.target())
+        return Evaluator(make_workload(self, cases, cache), target=self.target())
 
     def attempt(self, cases: Sequence[Inputs]) -> Attempt:
         """Returns the attempt for the session's pool: in a worker process, unless the pool is serial."""
@@ -279,20 +317,29 @@ class Tuned(Generic[P, R]):
             return self.make_evaluator(cases, cache)
         from tunewright.pools.worker import IsolatedAttempt  # noqa: PLC0415 - only needed for tuning
 
-        make = partial(self.make_evaluator, cases, cache)
-        return IsolatedAttempt(make, tuple(cases), cache, self.target(), self.declaration.threads, session.limits)
+        make, target = partial(self.make_evaluator, cases, cache), self.target()
+        attempt = IsolatedAttempt(make, tuple(cases), cache, target, self.declaration.threads, session.limits)
+        if hasattr(self.backend, "workload"):
+            attempt = replace(attempt, judged=False)
+        return attempt if target or not needs_fresh_workers() else replace(attempt, dumped=self._dump())
+
+    def _dump(self) -> bytes | None:
+        """Returns this kernel for workers that cannot import it; None if that is not possible."""
+        declaration = msgspec.structs.replace(self.declaration, session=None)
+        signature = inspect.signature(self.function, eval_str=True)
+        return dump_kernel(self.name, _rebuild, (self.function, signature, self.full_space, declaration))
 
     def target(self) -> str | None:
         """Returns where another process finds this kernel: `module:name` or `script.py:name`; None if it cannot."""
         return importable_target(self, self.function)
 
 
-def _make_backend(backend: Backend | Mapping[str, Any] | None) -> Backend:
-    if isinstance(backend, Mapping):
-        from tunewright.backends.variants import Variants  # noqa: PLC0415 - only needed for variants
-
-        return Variants(backend)
-    return backend or Python()
+def _rebuild(
+    function: Callable[..., Any], signature: inspect.Signature, space: Space, declaration: Declaration
+) -> Tuned[..., Any]:
+    """Returns a kernel in a worker. A function sent there lacks the names that only its annotations use."""
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return Tuned(function, space, declaration)
 
 
 def tune(space: Space, **options: Unpack[TuneOptions]) -> Callable[[Callable[Params, Result]], Tuned[Params, Result]]:

@@ -17,6 +17,7 @@ from tunewright.kernel.tuned import Tuned
 from tunewright.keylint.findings import MIN_LOSS
 from tunewright.keylint.perturbations import PAGE, Perturbation, PerturbationKind, copy_at_offset, perturbations
 from tunewright.measure.evaluator import Evaluator
+from tunewright.measure.kernel_workload import KernelWorkload
 from tunewright.measure.race import Race, RaceOptions
 from tunewright.model.decision import Decision, Gain, Problem
 from tunewright.model.key import Key
@@ -122,7 +123,7 @@ def _select(kernel: Tuned, sizes: Mapping[str, int], args: Sequence[Any], only: 
 def candidates(kernel: Tuned, problem: Problem, decision: Decision | None) -> list[Config]:
     """Returns the configs to race: all if they are few, else the winner, its ties, the default, and the best trial with
     each value of each knob."""
-    if problem.space.size <= MAX_CANDIDATES:
+    if problem.space.combinations <= 1 << 20 and problem.space.size <= MAX_CANDIDATES:
         return list(problem.space)
     evidence = decision.evidence if decision else None
     first = [
@@ -173,19 +174,20 @@ class PlacedArguments(Arguments):
                     self.values[i].setflags(write=False)
             elif isinstance(arg, PLAIN):
                 self.values[i] = arg
+        self.contents.freeze()  # arguments may share memory
         self.reset()
 
 
-class PlacedEvaluator(Evaluator, dict=True):
-    """An evaluator that keeps the placement of its arguments in memory."""
+class PlacedWorkload(KernelWorkload, dict=True):
+    """A workload that keeps the placement of its arguments in memory: one set, whose contents do not change."""
 
-    @cached_property
-    def prepared_cases(self) -> list[PreparedCase]:
-        """The only case, placed as it was made."""
-        args = self.make(self.cases[0])
-        prepared = PreparedCase(self.kernel.parameters, args, self.check.tolerance)
-        prepared.arguments = PlacedArguments(self.kernel.parameters, args)
-        return [prepared]
+    max_sets = 1
+
+    def prepare_case(self, number: int, seed: int) -> PreparedCase:
+        """Returns the only case, placed as it was made."""
+        parameters = self.kernel.parameters
+        arguments = PlacedArguments(parameters, self.make(self.cases[number]))
+        return PreparedCase(parameters, arguments, self.check.tolerance)
 
 
 class _Setting:
@@ -197,9 +199,10 @@ class _Setting:
     def _attempt(self) -> Any:
         """Returns an evaluator for these arguments, in its own process unless the pool is serial."""
         kernel, case = self.kernel, (Inputs(),)
-        usual = kernel.make_evaluator(case, kernel.kernel.cache)
+        usual = kernel.make_evaluator(case, kernel.kernel.cache).workload
+        assert isinstance(usual, KernelWorkload)
         shared = (usual.backend, usual.kernel, case, usual.default, usual.check, usual.timing)
-        arranged = PlacedEvaluator(*shared, make=lambda _: self._make())
+        arranged = Evaluator(PlacedWorkload(*shared, make=lambda _: self._make()))
         if kernel.session.settings.pool_name == "serial":
             return arranged
         limits = kernel.session.limits

@@ -8,12 +8,13 @@ from functools import cache
 from math import ceil, inf, isfinite
 from resource import RUSAGE_THREAD, getrusage
 from time import perf_counter, perf_counter_ns, process_time_ns, thread_time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.ports.backend import Timer
+from tunewright.ports.candidate import HasClock
 
 CLOCKS: dict[str, Callable[[], int]] = {"thread": thread_time_ns, "cpu": process_time_ns, "wall": perf_counter_ns}
 
@@ -50,9 +51,11 @@ class HostTimer:
     """Times a call on the host; the first launches show which clock is right for it.
 
     Calls with several threads are timed by the wall clock. A call with one thread is timed by its CPU time, so that
-    other programs do not count; by the CPU time of the process if it uses hidden threads; and by the wall clock if it
-    waits, since waiting costs no CPU time.
+    other programs do not count, but by the wall clock if it waits, since waiting costs no CPU time, or if it turns out
+    to use more threads, since CPU time does not show what they gain. `returned` is what a single call returned.
     """
+
+    returned: Any = None
 
     def __init__(self, call: Callable[[], Any], threads: int) -> None:
         self.clock = "thread" if threads == 1 else "wall"
@@ -65,6 +68,13 @@ class HostTimer:
         if self._probing:
             return self._probe(count)
         call, now = self._call, CLOCKS[self.clock]
+        self.returned = None
+        if count == 1:
+            start = now()
+            returned = call()
+            seconds = (now() - start) * 1e-9
+            self.returned = returned
+            return seconds
         start = now()
         for _ in range(count):
             call()
@@ -77,23 +87,26 @@ class HostTimer:
     def _probe(self, count: int) -> float:
         """Times by all clocks at once, until there is enough data to choose one.
 
-        A launch that waits yields its processor each time and takes longer than it computes; this must be seen twice,
-        since once may be chance.
+        A launch that waits yields its processor each time and takes longer than it computes; one with hidden threads
+        uses more CPU time than this thread. Either must be seen twice, since once may be chance.
         """
+        self.returned = None
         yields_before = getrusage(RUSAGE_THREAD).ru_nvcsw
         start = {name: now() for name, now in CLOCKS.items()}
-        for _ in range(count):
+        for _ in range(count - 1):
             self._call()
+        returned = self._call()
         elapsed = {name: (now() - start[name]) * 1e-9 for name, now in CLOCKS.items()}
         self._totals = {name: self._totals.get(name, 0.0) + seconds for name, seconds in elapsed.items()}
+        self.returned = returned if count == 1 else None
         self._launches += count
         self._yields += getrusage(RUSAGE_THREAD).ru_nvcsw - yields_before
         totals, often = self._totals, self._yields >= max(1, self._launches // 2)
         waits = often and totals["wall"] > 1.1 * totals["cpu"] + CLOCK_SLACK
         has_hidden_threads = totals["cpu"] > 1.1 * totals["thread"] + CLOCK_SLACK
-        self.clock = "wall" if waits else "cpu" if has_hidden_threads else "thread"
+        self.clock = "wall" if waits or has_hidden_threads else "thread"
         if totals["wall"] >= MIN_SAMPLE_SECONDS:
-            self._waits_in_a_row = self._waits_in_a_row + 1 if waits else 0
+            self._waits_in_a_row = self._waits_in_a_row + 1 if waits or has_hidden_threads else 0
             self._probing = self._waits_in_a_row == 1
             self._totals, self._launches, self._yields = {}, 0, 0
         return elapsed[self.clock]
@@ -109,38 +122,65 @@ def _buffer() -> NDArray[np.int64]:
     return np.zeros(ALL_CACHES_BYTES // 8, dtype=np.int64)
 
 
-def make_sampler(timer: Timer, restore: Restore | None, regime: Regime = Regime.HOT) -> Sampler:
-    """Returns a sampler for one candidate in a regime.
+class Calibration(NamedTuple):
+    """How a candidate is sampled: launches in a sample, uncounted launches before them, and seconds of a launch."""
 
-    `restore` puts back what a launch changes, before each launch.
-    """
+    burst: int
+    warm_up: int
+    each: float
+
+
+def calibrate(timer: Timer, restore: Restore | None, regime: Regime = Regime.HOT) -> Calibration:
+    """Finds out how many launches make a sample that a clock measures reliably."""
     count, each = _calibrate(timer, restore)
     if regime is Regime.HOT:
         # Bursts differ in length by chance; without a warm-up, the shorter ones would seem slower.
-        warm_up = 0 if each >= SELF_WARMING_SECONDS else max(1, count // 4)
+        return Calibration(count, 0 if each >= SELF_WARMING_SECONDS else max(1, count // 4), each)
+    return Calibration(1 if regime is Regime.COLD else min(count, MAX_SINGLE_LAUNCHES), 0, each)
+
+
+def sample_burst(timer: Timer, restore: Restore | None, count: int) -> float:
+    """Returns seconds per launch over `count` launches; with `restore`, each launch is timed by itself."""
+    return _retry_invalid(lambda: _sample(timer, restore, count))
+
+
+def sample_separately(timer: Timer, before: Callable[[], None], count: int) -> float:
+    """Returns seconds per launch over `count` launches, each timed by itself after `before`."""
+
+    def total() -> float:
+        seconds = 0.0
+        for _ in range(count):
+            before()
+            seconds += timer(1)
+        return seconds / count
+
+    return _retry_invalid(total)
+
+
+def make_sampler(timer: Timer, restore: Restore | None, regime: Regime = Regime.HOT) -> Sampler:
+    """Returns a sampler for one candidate in a regime; its arguments stay the same.
+
+    `restore` puts back what a launch changes, before each launch.
+    """
+    calibration = calibrate(timer, restore, regime)
+    if regime is Regime.HOT:
 
         def burst() -> float:
-            if warm_up:  # another candidate ran before
-                _sample(timer, restore, warm_up)
-            return _sample(timer, restore, count)
+            if calibration.warm_up:  # another candidate ran before
+                _sample(timer, restore, calibration.warm_up)
+            return sample_burst(timer, restore, calibration.burst)
 
-        return _retry_invalid(burst)
+        return burst
 
-    launches = 1 if regime is Regime.COLD else min(count, MAX_SINGLE_LAUNCHES)
+    def before() -> None:
+        if restore:
+            restore()
+        timer.flush(whole=regime is Regime.COLD)
 
-    def separate() -> float:
-        total = 0.0
-        for _ in range(launches):
-            if restore:
-                restore()
-            timer.flush(whole=regime is Regime.COLD)
-            total += timer(1)
-        return total / launches
-
-    return _retry_invalid(separate)
+    return lambda: sample_separately(timer, before, calibration.burst)
 
 
-def use_same_clock(timers: Sequence[Timer]) -> str:
+def use_same_clock(timers: Sequence[HasClock]) -> str:
     """Makes all timers use the most inclusive clock that any of them needs, and returns its name."""
     names = [timer.clock for timer in timers]
     clock = max(names, key=lambda name: list(CLOCKS).index(name) if name in CLOCKS else -1)
@@ -150,24 +190,17 @@ def use_same_clock(timers: Sequence[Timer]) -> str:
     return clock
 
 
-def weighted_sampler(samplers: Sequence[Sampler], weights: Sequence[float]) -> Sampler:
-    """Returns a sampler for one candidate over several cases: the weighted mean of their times."""
-    if len(samplers) == 1:
-        return samplers[0]
-    total = sum(weights)
-    return lambda: sum(weight * sample() for weight, sample in zip(weights, samplers, strict=True)) / total
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Returns the time of one candidate over several cases."""
+    return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
 
 
-def _retry_invalid(sample: Sampler) -> Sampler:
-    """Repeats a sample if the clock returned an impossible time."""
-
-    def retrying() -> float:
-        for _ in range(3):
-            if isfinite(seconds := sample()) and seconds >= 0:
-                return max(seconds, 1e-12)
-        raise ValueError("the clock returned an invalid time three times in a row")
-
-    return retrying
+def _retry_invalid(sample: Sampler) -> float:
+    """Samples again if the clock returned an impossible time."""
+    for _ in range(3):
+        if isfinite(seconds := sample()) and seconds >= 0:
+            return max(seconds, 1e-12)
+    raise ValueError("the clock returned an invalid time three times in a row")
 
 
 def _sample(timer: Timer, restore: Restore | None, count: int) -> float:

@@ -1,26 +1,23 @@
-"""The evaluator: builds, loads, verifies and times a config. A bad config is a result, not an error."""
+"""The evaluator: builds, verifies and times configs of any workload. A bad config is a result, not an error."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from functools import cached_property
-from pathlib import Path
+from functools import partial
+from math import inf
 from typing import Any
 
 import msgspec
 
-from tunewright.cases.inputs import Inputs
-from tunewright.cases.tolerance import expected_from
-from tunewright.cases.validation import VARIES, PreparedCase
-from tunewright.errors import BackendError, TunewrightError
+from tunewright.errors import TunewrightError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure import race
-from tunewright.measure.clock import Regime, Sampler, make_sampler, use_same_clock, weighted_sampler
+from tunewright.measure.audit import AuditedSampler, AuditSchedule, HurriedSchedule, audited_draws, new_draw
+from tunewright.measure.clock import use_same_clock
 from tunewright.measure.noise import ConditionsMonitor
 from tunewright.model.trial import CLEARLY_FASTER, Failure, Incumbent, Kind, Outcome, Stage, Timing, Trial, TrialRequest
-from tunewright.ports.backend import Backend, Kernel, Launch, Timer
+from tunewright.ports.candidate import Candidate, Workload, WrongResult
 from tunewright.spaces.config import Config
 from tunewright.stores.file_lock import exclusive_lock
 
@@ -28,280 +25,319 @@ log = LazyLogger(__name__)
 
 StageListener = Callable[[Stage], None]
 
-QUICK_RACE = race.RaceOptions(rounds=12, seconds=0.5)
+QUICK_RACE = race.RaceOptions(rounds=12, seconds=0.5, gross=2)
 """The race of a candidate against the incumbent; a clear loser leaves after two rounds."""
 
 CONFIRMING_RACE = race.RaceOptions(rounds=16, seconds=1.0, fixed=True)
 """The second race of a candidate that seems faster than the incumbent."""
+
+FEW_LAUNCHES, MANY_LAUNCHES = 4, 64
+"""Launches whose results are checked after the samples of a trial; after those of the finalists that are left."""
+
+NEEDED_LAUNCHES = 16
+"""Launches that a trial usually takes at least. If there is no time for them, results are checked where they are timed
+and nowhere else, and the first launch is the only sample if there is no time for another."""
+
+HURRIED_SAMPLES = 5
+"""Samples of a trial for which there is little time."""
 
 WALL_ROUNDS = 4
 """Rounds in which a candidate must be grossly slower by the wall clock, which other programs may disturb twice."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The limits of one trial: seconds to build, seconds to run, bytes of memory."""
+    """The limits of one trial: seconds to build, seconds to run, bytes of memory and of each file."""
 
     build: float = 120.0
     run: float = 60.0
     memory: int = 4 << 30
 
 
-class CheckOptions(msgspec.Struct, frozen=True):
-    """How results are verified: against `reference`, or against the results of the default config."""
+class EvaluatorOptions(msgspec.Struct, frozen=True):
+    """A race takes `time_factor` times as long as usual; without `verified`, results are only checked before timing."""
 
-    reference: Callable[..., Any] | None = None
-    tolerance: float | None = None
-    precise: bool = True
-
-
-class TimingOptions(msgspec.Struct, frozen=True):
-    """How a kernel is timed: number of threads, cache regime, and the lock file of a device that runs one at a time."""
-
-    threads: int = 1
-    regime: Regime = Regime.HOT
-    device: Path | None = None
+    time_factor: float = 1.0
+    verified: bool = True
 
 
 def _ignore_stage(stage: Stage) -> None: ...
 
 
-class Evaluator(msgspec.Struct, dict=True):
-    """Everything a process needs to try configs of one problem: backend, kernel, cases and options."""
+class Evaluator:
+    """Evaluates configs of one workload in this process; `target` is where another process finds the kernel."""
 
-    backend: Backend
-    kernel: Kernel
-    cases: tuple[Inputs, ...]
-    default: Config
-    check: CheckOptions = CheckOptions()
-    timing: TimingOptions = TimingOptions()
-    make: Callable[[Inputs], Sequence[Any]] = Inputs.make
-    target: str | None = None
+    def __init__(
+        self, workload: Workload, options: EvaluatorOptions | None = None, *, target: str | None = None
+    ) -> None:
+        self.workload, self.options, self.target = workload, options or EvaluatorOptions(), target
+        self._incumbent: _Incumbent | None = None
+        self._audited_draws = audited_draws()
+        self.on_sample: Callable[[], None] = lambda: None
 
-    @cached_property
-    def prepared_cases(self) -> list[PreparedCase]:
-        """The cases with their arguments."""
-        try:
-            arguments = [(inputs, self.make(inputs)) for inputs in self.cases]
-        except Exception as error:
-            raise BackendError(f"making the arguments raised {type(error).__name__}: {error}") from error
-        parameters, tolerance = self.kernel.parameters, self.check.tolerance
-        return [PreparedCase(parameters, args, tolerance, inputs.weight) for inputs, args in arguments]
+    def prepare(self) -> None:
+        """Computes what is needed before the first trial. Raises BackendError if that fails."""
+        self.workload.prepare()
 
-    @cached_property
-    def incumbent_runners(self) -> dict[Config, IncumbentRunner]:
-        """The incumbent loaded in this process, by its config."""
-        return {}
+    @property
+    def oracle_seconds(self) -> float:
+        """About how long the expected results of new contents take."""
+        return self.workload.oracle_seconds
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays together."""
-        return sum(case.arguments.nbytes for case in self.prepared_cases)
+        """Bytes of all arguments, as far as they are known."""
+        return int(getattr(self.workload, "nbytes", 0))
 
-    def prepare(self) -> None:
-        """Computes the expected results. Raises BackendError if the reference fails."""
-        for case in self.prepared_cases:
-            if not case.expected:
-                case.expected = self._by_reference(case) if self.check.reference else self._by_default(case)
+    @property
+    def cases(self) -> Sequence[Any]:
+        """The inputs of the workload, as far as they are known."""
+        return tuple(getattr(self.workload, "cases", ()))
 
-    def _by_reference(self, case: PreparedCase) -> list[Any]:
-        assert self.check.reference is not None
-        precise, pristine = self.check.precise, case.arguments.pristine
-        try:
-            with exclusive_lock(self.timing.device):  # a reference may use all cores
-                return expected_from(self.check.reference, self.kernel.parameters, pristine, precise=precise)
-        except Exception as error:
-            hint = '; if it takes only the dtypes of the kernel, declare precision="same"' if precise else ""
-            raise BackendError(f"the reference raised {type(error).__name__}: {error}{hint}") from error
-
-    def _by_default(self, case: PreparedCase) -> list[Any]:
-        try:
-            artifact = self.backend.build(self.kernel, self.default, case.signature)
-            with exclusive_lock(self.timing.device):
-                results = case.run(self.backend.load(self.kernel, artifact))
-            if damage := case.arguments.damage():
-                raise BackendError(damage)
-        except Exception as error:
-            raise BackendError(
-                f"there is no reference, and the default config ({self.default}) fails: "
-                f"{type(error).__name__}: {error}; give a `reference=` or another `default=`"
-            ) from error
-        return deepcopy(list(results.values()))
+    def build_artifacts(self, config: Config) -> Any:
+        """Builds a config, and does not run it."""
+        return self.workload.build(config)
 
     def __call__(self, request: TrialRequest, on_stage: StageListener = _ignore_stage) -> Trial:
-        """Tries one config in this process; `on_stage` is called as each stage begins."""
-        self.prepare()
+        """Tries one config; `on_stage` is called as each stage begins."""
+        self.workload.prepare()
         stage, started, built, fingerprint = Stage.BUILD, time.perf_counter(), None, ""
         outcome: Outcome
         try:
             on_stage(stage)
-            artifacts, incumbent = self.build_artifacts(request.config), self._incumbent_runner(request.incumbent)
+            artifact, incumbent = self.workload.build(request.config), self._build_incumbent(request)
             built = time.perf_counter()
             on_stage(stage := Stage.WAIT)
-            with exclusive_lock(self.timing.device):
+            with exclusive_lock(self.workload.lock):
                 on_stage(stage := Stage.LOAD)
-                launches = [self.backend.load(self.kernel, artifact) for artifact in artifacts]
+                candidate = self.workload.load(request.config, artifact)
                 on_stage(stage := Stage.VERIFY)
-                mismatch, fingerprint = self._verify(launches)
+                usual, began = request.allowance.usual if request.allowance else inf, time.perf_counter()
+                mismatch, fingerprint = candidate.verify(usual)
                 if mismatch:
-                    outcome = Failure(Stage.VERIFY, Kind.WRONG, mismatch)
+                    raise WrongResult(mismatch)
+                on_stage(stage := Stage.TIME)
+                if NEEDED_LAUNCHES * candidate.launch_seconds > usual:
+                    outcome = self._time_in_a_hurry(candidate, began + usual)
                 else:
-                    on_stage(stage := Stage.TIME)
-                    outcome = self._time(launches, request, incumbent)
-        except MemoryError as error:
-            outcome = Failure(stage, Kind.MEMORY, f"MemoryError: {error}")
+                    outcome = self._time(candidate, incumbent)
         except Exception as error:  # noqa: BLE001 - whatever a config breaks is data about the config
-            kind = Kind.REFUSED if stage in (Stage.BUILD, Stage.LOAD) else Kind.RAISED
-            reason = str(error) if isinstance(error, TunewrightError) else f"{type(error).__name__}: {error}"
-            outcome = Failure(stage, kind, reason)
+            outcome = failure_of(error, stage)
         ended = time.perf_counter()
         build_seconds, run_seconds = (built or ended) - started, ended - (built or ended)
         return Trial(request.config, outcome, build_seconds, run_seconds, at=time.time(), fingerprint=fingerprint)
 
-    def build_artifacts(self, config: Config) -> list[Any]:
-        """Returns the artifact for each case; cases with the same signature share one."""
-        signatures = {str(case.signature): case.signature for case in self.prepared_cases}
-        artifacts = {text: self.backend.build(self.kernel, config, signature) for text, signature in signatures.items()}
-        return [artifacts[str(case.signature)] for case in self.prepared_cases]
-
-    def _verify(self, launches: Sequence[Launch]) -> tuple[str | None, str]:
-        """Returns the first mismatch in any case, and the fingerprints of all."""
-        same_dtype, fingerprints = self.check.reference is None, []
-        for case, launch in zip(self.prepared_cases, launches, strict=True):
-            mismatch, fingerprint = case.verify(launch, same_dtype=same_dtype)
-            if mismatch:
-                return mismatch, ""
-            fingerprints.append(fingerprint)
-        return None, VARIES if VARIES in fingerprints else "-".join(fingerprints)
-
-    def _sampler(self, launches: Sequence[Launch]) -> tuple[Sampler, list[Timer]]:
-        """Returns a sampler of a working config over all cases, and its timers."""
-        samplers, timers = [], []
-        for case, launch in zip(self.prepared_cases, launches, strict=True):
-            case.run(launch)
-            timers.append(self.backend.timer(launch, case.arguments.values, self.timing.threads))
-            samplers.append(make_sampler(timers[-1], case.arguments.restorer(), self.timing.regime))
-        return weighted_sampler(samplers, [case.weight for case in self.prepared_cases]), timers
-
-    def _time(self, launches: Sequence[Launch], request: TrialRequest, runner: IncumbentRunner | None) -> Timing:
+    def _time(self, candidate: Candidate, incumbent: _Incumbent | None) -> Timing:
         """Times a config against the incumbent, or alone if there is none; a slow one gets few samples."""
-        sample, timers = self._sampler(launches)
-        incumbent, loaded = request.incumbent, self._load_incumbent(runner) if runner else None
-        if incumbent is None or loaded is None or incumbent.config == request.config:
-            return self._time_alone(sample, timers)
-        incumbent_sample, incumbent_timers = loaded
-        own_clocks = [timer.clock for timer in incumbent_timers]
-        clock = use_same_clock([*timers, *incumbent_timers])
-        result = race.run_race([incumbent_sample, sample], _options_for(QUICK_RACE, clock))
+        sampler = self._sampler(candidate, self._schedule())
+        rival = None if incumbent is None else self._load_incumbent(incumbent)
+        if rival is None or incumbent is None:
+            timing = self._time_alone(sampler)
+        else:
+            timing = self._time_against(rival, incumbent.seconds, sampler)
+        sampler.finish(FEW_LAUNCHES)
+        return timing
+
+    def _time_in_a_hurry(self, candidate: Candidate, deadline: float) -> Timing:
+        """Takes samples until the deadline, each of which is checked; if there is no time for any, the first launch."""
+        candidate.hurry()
+        schedule = self._hurried_schedule(candidate.launch_seconds, self._audited_draws[0])
+        sampler, samples = self._sampler(candidate, schedule), list[float]()
+        while len(samples) < HURRIED_SAMPLES and time.perf_counter() + candidate.launch_seconds < deadline:
+            samples.append(sampler())
+        if not samples:
+            seconds, clock = candidate.first_sample
+            return Timing((seconds,), clock)
+        sampler.finish(1)
+        return Timing(tuple(samples), use_same_clock(candidate.timers))
+
+    def _sampler(self, candidate: Candidate, schedule: AuditSchedule, *, audited: bool = True) -> AuditedSampler:
+        return AuditedSampler(candidate, schedule, self.on_sample, audited=audited)
+
+    def _schedule(self, *, always_new: bool = False) -> AuditSchedule:
+        draws = audited_draws() if always_new else self._audited_draws
+        return AuditSchedule(self.workload.oracle_seconds, draws, always_new=always_new, verified=self.options.verified)
+
+    def _hurried_schedule(self, launch_seconds: float, last: int) -> AuditSchedule:
+        return HurriedSchedule(self.workload.oracle_seconds, launch_seconds, last, verified=self.options.verified)
+
+    def _time_against(self, rival: Candidate, rival_seconds: float, sampler: AuditedSampler) -> Timing:
+        clocks = [timer.clock for timer in rival.timers]
+        samplers = [self._sampler(rival, sampler.schedule, audited=False), sampler]
+        clock = use_same_clock([*rival.timers, *sampler.candidate.timers])
+        result = race.run_race(samplers, self._race_options(QUICK_RACE, clock))
         ratio = result.ratio(1, 0)[0]
         if ratio < CLEARLY_FASTER:
             # Of many candidates some seem faster by luck. If one became the incumbent, later times would be relative
             # to it and sink from one incumbent to the next. An independent, longer race decides.
-            first, result = result, race.run_race([incumbent_sample, sample], _options_for(CONFIRMING_RACE, clock))
+            first, result = result, race.run_race(samplers, self._race_options(CONFIRMING_RACE, clock))
             ratio, _, high = result.ratio(1, 0)
             # A slow pair runs too few rounds for a confidence interval: then all rounds of both races must agree.
             if min(high, max(first.max_ratio(1, 0), result.max_ratio(1, 0))) >= CLEARLY_FASTER:
                 ratio = max(ratio, CLEARLY_FASTER)
-        if own_clocks != [timer.clock for timer in incumbent_timers]:
-            self.incumbent_runners.clear()  # it switched to this candidate's clock, which the next may not need
-        return Timing(result.standings[1].samples, clock, ratio, incumbent.seconds)
+        if clocks != [timer.clock for timer in rival.timers]:
+            self._incumbent = None  # it switched to this candidate's clock, which the next may not need
+        return Timing(result.standings[1].samples, clock, ratio, rival_seconds)
 
-    @staticmethod
-    def _time_alone(sample: Sampler, timers: Sequence[Timer]) -> Timing:
+    def _time_alone(self, sampler: AuditedSampler) -> Timing:
         """Takes as many samples as a race among equals would."""
-        began, samples = time.perf_counter(), [sample()]
-        while len(samples) < 3 or (
-            len(samples) < QUICK_RACE.rounds and time.perf_counter() - began < QUICK_RACE.seconds
-        ):
-            samples.append(sample())
-        return Timing(tuple(samples), use_same_clock(timers))
+        began, samples = time.perf_counter(), [sampler()]
+        limit = self._race_options(QUICK_RACE, "")
+        while len(samples) < 3 or (len(samples) < limit.rounds and time.perf_counter() - began < limit.seconds):
+            samples.append(sampler())
+        return Timing(tuple(samples), use_same_clock(sampler.candidate.timers))
 
-    def _incumbent_runner(self, incumbent: Incumbent | None) -> IncumbentRunner | None:
+    def _race_options(self, usual: race.RaceOptions, clock: str) -> race.RaceOptions:
+        """Returns the options for a clock: by the wall clock, gross losers run more rounds."""
+        factor, gross = self.options.time_factor, WALL_ROUNDS if clock == "wall" else usual.gross
+        return msgspec.structs.replace(usual, seconds=factor * usual.seconds, span=factor * usual.span, gross=gross)
+
+    def _build_incumbent(self, request: TrialRequest) -> _Incumbent | None:
         """Returns the incumbent, built; it is reused while it stays the incumbent."""
-        if incumbent is None:
+        incumbent = request.incumbent
+        if incumbent is None or incumbent.config == request.config:
             return None
-        if incumbent.config not in self.incumbent_runners:
-            self.incumbent_runners.clear()
-            artifacts = self.build_artifacts(incumbent.config)
-            self.incumbent_runners[incumbent.config] = IncumbentRunner(incumbent.config, artifacts)
-        return self.incumbent_runners[incumbent.config]
+        if self._incumbent is None or self._incumbent.config != incumbent.config:
+            self._incumbent = _Incumbent(incumbent, self.workload.build(incumbent.config))
+        self._incumbent.seconds = incumbent.seconds
+        return self._incumbent
 
-    def _load_incumbent(self, runner: IncumbentRunner) -> tuple[Sampler, list[Timer]] | None:
-        """Returns the incumbent's sampler and timers; None if it fails here, which is not the candidate's fault."""
-        if runner.loaded is None:
+    def _load_incumbent(self, incumbent: _Incumbent) -> Candidate | None:
+        """Returns the incumbent, ready; None if it fails or is wrong here, which is not the candidate's fault."""
+        if incumbent.candidate is None:
             try:
-                launches = [self.backend.load(self.kernel, artifact) for artifact in runner.artifacts]
-                runner.loaded = self._sampler(launches)
+                candidate = self.workload.load(incumbent.config, incumbent.artifact)
+                if mismatch := candidate.verify()[0]:
+                    raise WrongResult(mismatch)
+                candidate.sample(0, audited=False)
+                incumbent.candidate = candidate
             except Exception as error:  # noqa: BLE001 - a failure of the incumbent, not of the candidate
-                log.info("%s: the incumbent %s fails in another worker: %s", self.kernel.name, runner.config, error)
-        return runner.loaded
+                log.info("%s: the incumbent %s fails in this process: %s", self.workload.name, incumbent.config, error)
+        return incumbent.candidate
 
-    def race(
-        self, configs: Sequence[Config], options: race.RaceOptions, protected: Sequence[int] = ()
-    ) -> race.Race | None:
-        """Races working configs on the same arguments; one that fails now is dropped. None if none is left."""
-        artifacts = [self.build_artifacts(config) for config in configs]
-        with exclusive_lock(self.timing.device):
-            loaded = [[self.backend.load(self.kernel, artifact) for artifact in each] for each in artifacts]
-            samplers = {
-                i: sampler for i, launches in enumerate(loaded) if (sampler := self._try_sampler(configs[i], launches))
-            }
-            if not samplers:
-                return None
-            clock = use_same_clock([timer for _, timers in samplers.values() for timer in timers])
-            options = _options_for(options, clock)
-            monitor, numbers = ConditionsMonitor(), list(samplers)
-            while numbers:
-                candidates = [_with_number(samplers[i][0], i) for i in numbers]
+    def race(self, configs: Sequence[Config], options: race.RaceOptions, protected: Sequence[int] = ()) -> race.Race:
+        """Races configs on new arguments; one that is wrong or fails now is dropped, and named in `failures`."""
+        finalists = _Finalists(self.workload, configs)
+        self._incumbent = None
+        finalists.build()
+        with exclusive_lock(self.workload.lock):
+            self.workload.renew()
+            finalists.load(options.seconds / (2 * len(configs)))
+            monitor = ConditionsMonitor()
+            slowest = max((candidate.launch_seconds for candidate in finalists.candidates), default=0.0)
+            hurried = finalists.hurried
+            schedule = self._hurried_schedule(slowest, new_draw()) if hurried else self._schedule(always_new=True)
+            while finalists.numbers:
+                clock = use_same_clock([timer for candidate in finalists.candidates for timer in candidate.timers])
+                samplers = {number: self._sampler(finalists.ready[number], schedule) for number in finalists.numbers}
                 try:
                     result = race.run_race(
-                        candidates, options, protected=[numbers.index(i) for i in protected if i in numbers]
+                        [_naming(number, sampler) for number, sampler in samplers.items()],
+                        self._race_options(options, clock),
+                        protected=[finalists.numbers.index(i) for i in protected if i in finalists.numbers],
                     )
+                    for standing, (number, sampler) in zip(result.standings, samplers.items(), strict=True):
+                        if standing.left is None:
+                            _naming(number, partial(sampler.finish, MANY_LAUNCHES))()
                 except _CandidateFailed as failed:
-                    log.warning("%s: %s failed in the race: %s", self.kernel.name, configs[failed.number], failed)
-                    numbers.remove(failed.number)
+                    finalists.drop(failed.number, failed.error, Stage.TIME)
                     continue
                 conditions = monitor.stop(result.standings[result.leader].samples)
-                result = race.place_among(result, numbers, len(configs))
-                return msgspec.structs.replace(result, conditions=conditions, clock=clock)
-        return None
-
-    def _try_sampler(self, config: Config, launches: Sequence[Launch]) -> tuple[Sampler, list[Timer]] | None:
-        """Returns the sampler of a config to be raced; None if it fails."""
-        try:
-            return self._sampler(launches)
-        except Exception as error:  # noqa: BLE001 - it worked in its trial; the others are still to be raced
-            log.warning("%s: %s failed in the race: %s: %s", self.kernel.name, config, type(error).__name__, error)
-            return None
+                result = race.place_among(result, finalists.numbers, len(configs))
+                return msgspec.structs.replace(
+                    result, conditions=conditions, clock=clock, failed=tuple(finalists.failures.items())
+                )
+        return race.empty_race(len(configs), options.margin, finalists.failures)
 
 
-class IncumbentRunner:
-    """The incumbent in this process: its artifacts, and its sampler once they are loaded."""
+class _Incumbent:
+    """The incumbent in this process: its artifact, and its candidate once it is loaded."""
 
-    def __init__(self, config: Config, artifacts: list[Any]) -> None:
-        self.config, self.artifacts = config, artifacts
-        self.loaded: tuple[Sampler, list[Timer]] | None = None
+    def __init__(self, incumbent: Incumbent, artifact: Any) -> None:
+        self.config, self.seconds, self.artifact = incumbent.config, incumbent.seconds, artifact
+        self.candidate: Candidate | None = None
 
 
-def _options_for(options: race.RaceOptions, clock: str) -> race.RaceOptions:
-    """Returns the options for a clock: by the wall clock, gross losers run more rounds."""
-    return msgspec.structs.replace(options, gross=WALL_ROUNDS) if clock == "wall" else options
+class _Finalists:
+    """The configs of a race: those that are ready, and why others are not."""
+
+    def __init__(self, workload: Workload, configs: Sequence[Config]) -> None:
+        self._workload, self._configs = workload, configs
+        self._artifacts: dict[int, Any] = {}
+        self.ready: dict[int, Candidate] = {}
+        self.hurried = False
+        self.failures: dict[int, Failure] = {}
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of those that are left."""
+        return list(self.ready)
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Those that are left."""
+        return list(self.ready.values())
+
+    def build(self) -> None:
+        """Builds every config."""
+        for number, config in enumerate(self._configs):
+            try:
+                self._artifacts[number] = self._workload.build(config)
+            except Exception as error:  # noqa: BLE001 - it was built in its trial; the others are still to be raced
+                self.drop(number, error, Stage.BUILD)
+
+    def load(self, seconds: float) -> None:
+        """Loads every config that was built, and judges it on the new arguments; so many seconds each, if possible."""
+        draw = new_draw()
+        for number, artifact in self._artifacts.items():
+            stage = Stage.LOAD
+            try:
+                candidate = self._workload.load(self._configs[number], artifact)
+                stage = Stage.VERIFY
+                problem = candidate.verify(seconds)[0]
+                if self.hurried or NEEDED_LAUNCHES * candidate.launch_seconds > seconds:
+                    self.hurried = True
+                    candidate.hurry()
+                elif not problem:
+                    problem = candidate.check(draw, launches=FEW_LAUNCHES)
+                if problem:
+                    raise WrongResult(f"{problem} (launch {candidate.launches:,})")
+                stage = Stage.TIME
+                _ = candidate.timers
+                self.ready[number] = candidate
+            except Exception as error:  # noqa: BLE001 - as above
+                self.drop(number, error, stage)
+
+    def drop(self, number: int, error: Exception, stage: Stage) -> None:
+        """Takes a config out of the race."""
+        self.failures[number] = failure_of(error, stage)
+        self.ready.pop(number, None)
+
+
+def failure_of(error: Exception, stage: Stage) -> Failure:
+    """Returns the failure that an error of a config is."""
+    reason = str(error) if isinstance(error, TunewrightError) else f"{type(error).__name__}: {error}".strip()
+    if isinstance(error, WrongResult):
+        return Failure(stage, Kind.WRONG, reason)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return Failure(stage, Kind.MEMORY, reason)
+    return Failure(stage, Kind.REFUSED if stage in (Stage.BUILD, Stage.LOAD) else Kind.RAISED, reason)
 
 
 class _CandidateFailed(TunewrightError):
     """Raised in a race when a candidate fails that worked in its trial."""
 
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(reason)
-        self.number = number
+    def __init__(self, number: int, error: Exception) -> None:
+        super().__init__(str(error))
+        self.number, self.error = number, error
 
 
-def _with_number(sample: Sampler, number: int) -> Sampler:
-    """Wraps a sampler so that its failure names the candidate."""
+def _naming(number: int, call: Callable[[], Any]) -> Callable[[], Any]:
+    """Wraps a call of a candidate so that its failure names the candidate."""
 
-    def numbered() -> float:
+    def numbered() -> Any:
         try:
-            return sample()
+            return call()
         except Exception as error:
-            raise _CandidateFailed(number, f"{type(error).__name__}: {error}") from error
+            raise _CandidateFailed(number, error) from error
 
     return numbered

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.errors import TunewrightError
+from tunewright.lazy_names import lazy_method
 from tunewright.measure.clock import Sampler
 from tunewright.model.conditions import Conditions
+from tunewright.model.trial import Failure
 from tunewright.stats import SURE, UNKNOWN, paired, trimmed_mean
 
 GROSS_RATIO, CLEAR_RATIO = 1.6, 1.3
@@ -63,11 +65,23 @@ class Race(msgspec.Struct, frozen=True):
     settled: bool
     conditions: Conditions | None = None
     clock: str = ""
+    failed: tuple[tuple[int, Failure], ...] = ()
+    __repr__ = lazy_method("tunewright.report.summary", "race_text")
+
+    @property
+    def failures(self) -> dict[int, Failure]:
+        """The candidates that were wrong or failed, by number; they have no samples."""
+        return dict(self.failed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no candidate was timed."""
+        return not any(standing.samples for standing in self.standings)
 
     @property
     def tested(self) -> bool:
         """Whether there were enough rounds to detect more than gross differences."""
-        return self.settled or len(self.standings[self.leader].samples) >= FIRST_TEST
+        return not self.is_empty and (self.settled or len(self.standings[self.leader].samples) >= FIRST_TEST)
 
     @property
     def ties(self) -> list[int]:
@@ -107,9 +121,10 @@ class RaceOptions(msgspec.Struct, frozen=True):
     rounds: int = 200
     seconds: float = 10.0
     seed: int = 0
+    limit: float = 0.0  # seconds after which a worker is ended that races, with what it does before; 0: no limit
     span: float = 0.0  # minimum seconds of a race among close candidates, to cover several states of the machine
     fixed: bool = False  # all candidates run all rounds: stopping on a good result would favor lucky candidates
-    gross: int = 2  # rounds after which gross losers leave; more by the wall clock, which other programs may disturb
+    gross: int = 3  # rounds after which gross losers leave; more by the wall clock, which other programs may disturb
 
 
 def run_race(
@@ -122,7 +137,7 @@ def run_race(
     """Races candidates against each other, in a new random order each round.
 
     All remaining candidates run in every round, so comparisons are between neighbors in time: drift, clock changes and
-    other programs affect both sides alike. Gross losers leave after two or four rounds; from the sixth round on, so
+    other programs affect both sides alike. Gross losers leave after three or six rounds; from the sixth round on, so
     does a candidate that is significantly slower than the leader by more than the margin. The race ends when every
     remaining candidate is known to within the margin. Close candidates are not judged before the `span` is over, and
     the rounds until then are spread over it.
@@ -158,6 +173,14 @@ def place_among(race: Race, numbers: Sequence[int], count: int) -> Race:
     standings = dict(zip(numbers, race.standings, strict=True))
     every = tuple(standings.get(i, absent) for i in range(count))
     return msgspec.structs.replace(race, leader=numbers[race.leader], standings=every)
+
+
+def empty_race(count: int, margin: float, failures: dict[int, Failure]) -> Race:
+    """Returns the race of `count` candidates of which none was timed."""
+    worst = float(np.exp(UNKNOWN))
+    return Race(
+        0, (Standing((), worst, worst, worst, 0),) * count, margin, settled=False, failed=tuple(failures.items())
+    )
 
 
 def replay_race(samples: Sequence[Sequence[float]], left: Mapping[int, int], margin: float) -> Race:

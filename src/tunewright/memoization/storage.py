@@ -24,7 +24,7 @@ from tunewright.memoization.singleflight import (
     acquire_lease_or_result,
     run_holding_lease,
 )
-from tunewright.stores import serialization
+from tunewright.stores import namespaces, serialization
 from tunewright.stores.capabilities import KeepsNamespaces, SupportsLeases
 from tunewright.stores.leases import Lease
 
@@ -245,7 +245,7 @@ class PersistentResults:
     def __init__(self, codec: ResultCodec, store: Callable[[], KeepsNamespaces]) -> None:
         self.codec, self._store, self.hits, self.misses = codec, store, 0, 0
         self.in_flight = InFlightComputations()
-        self.namespace = f"memo {codec.function}"
+        self.namespace = namespaces.MEMO.named(codec.function)
         self._has_warned = False
         self._lease_support: tuple[object, SupportsLeases | None] = None, None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.backends.host import cpu, digest
+from tunewright.backends.libraries import open_library
 from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
 from tunewright.mlir import compiler
@@ -23,6 +23,7 @@ from tunewright.model.signature import CallSignature, Signature
 from tunewright.ports.backend import Kernel, Launch
 from tunewright.spaces.config import Config
 from tunewright.stores import artifacts
+from tunewright.stores.scratch import scratch_folder
 
 ScheduleSource = (
     SchedulePlan | Schedule | TransformScript | str | Callable[[Config], "Schedule | TransformScript | str"]
@@ -107,24 +108,24 @@ class Mlir:
         return self._compile(kernel, script, label)
 
     def _compile(self, kernel: Kernel, script: TransformScript, label: artifacts.ArtifactLabel) -> Path:
-        import tempfile  # noqa: PLC0415 - a cached launch never needs it
-
         if kernel.artifacts is not None:
             kernel.artifacts.before_compile(kernel.name)
         library = load_openmp() if self.threads > 1 else ""
-        folder = artifacts.artifact_path(kernel.cache, label.name).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            unit, shared = Path(scratch) / "kernel.o", Path(scratch) / "kernel.so"
+        with scratch_folder(kernel.cache) as scratch:
+            unit, shared = scratch / "kernel.o", scratch / "kernel.so"
             compiler.compile_object(self.payload.text, script, unit, threads=self.threads, openmp=library)
             _link(unit, shared)
-            return artifacts.save_artifact(kernel.cache, shared, label)
+            return artifacts.save_artifact(kernel.cache, shared.read_bytes(), label)
 
     def load(self, kernel: Kernel, artifact: Path) -> Launch:
         """Returns the payload's function as a launch for numpy arrays and scalars."""
         if self.threads > 1:
             load_openmp()
-        library = ctypes.CDLL(str(artifact))
+        library = artifacts.load_artifact(
+            artifact,
+            lambda content: open_library(content, artifact),
+            lambda label: self.build(kernel, label.config, label.signature),
+        )
         return MlirLaunch(library[f"_mlir_ciface_{self.entry}"], kernel.parameters, self.types)
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> HostTimer:
@@ -138,7 +139,8 @@ def _toolchain(release: str) -> dict[str, str]:
 
 def _torch_mlir_release(kernel: Kernel) -> str:
     """Returns the release that built the store's artifact, else the installed one."""
-    return artifacts.resolve_tool_version(kernel, _toolchain, "torch-mlir", compiler.installed_release)
+    adopted = artifacts.adopt_toolchain(kernel, lambda fields: _toolchain(fields["torch-mlir"]), ["torch-mlir"])
+    return adopted["torch-mlir"] if adopted else compiler.installed_release()
 
 
 def normalize_mlir(text: str) -> str:

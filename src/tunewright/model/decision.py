@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tunewright.lazy_names import lazy_method
 from tunewright.model.conditions import Conditions
 from tunewright.model.key import Key
 from tunewright.spaces.config import Config
@@ -29,7 +30,7 @@ class Problem(msgspec.Struct, frozen=True):
     """What to tune: a key, the space of configs, and the default config.
 
     `seeds` are configs to try first: an earlier decision, a heuristic's proposal, another tool's table.
-    `exact` is the key of the call itself if `key` is the key of its bucket.
+    `exact` is the key of the call itself if `key` is the key of its bucket. `notes` are for every decision.
     """
 
     key: Key
@@ -37,6 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
     default: Config
     seeds: tuple[Config, ...] = ()
     exact: Key | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Finalist(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -125,10 +127,12 @@ class Decision:
         self._body: bytes | None = None
 
     @classmethod
-    def from_body(cls, key: Key, body: bytes, decode: Callable[[bytes], Content]) -> Decision:
-        """Returns the decision encoded in `body`, decoded on first use."""
+    def from_body(
+        cls, key: Key, body: bytes, decode: Callable[[bytes], Content], content: Content | None = None
+    ) -> Decision:
+        """Returns the decision encoded in `body`, decoded on first use unless `content` is known."""
         decision = cls.__new__(cls)
-        decision.key, decision.tier, decision._content, decision._body = key, _EXACT, None, body
+        decision.key, decision.tier, decision._content, decision._body = key, _EXACT, content, body
         decision._decode = decode
         return decision
 
@@ -181,5 +185,5 @@ class Decision:
     def __hash__(self) -> int:
         return hash((self.key, self.tier))
 
-    def __repr__(self) -> str:
-        return f"Decision({self.key!r}, {self.config!r}, {self.evidence!r}, {self.tier!r})"
+    __repr__ = lazy_method("tunewright.report.summary", "decision_text")
+    _repr_html_ = lazy_method("tunewright.report.notebook", "decision_html")

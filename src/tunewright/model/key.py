@@ -13,6 +13,12 @@ from tunewright.model.signature import Signature
 SCHEMA = 1
 """The schema number of stored records; a record with another number is a miss."""
 
+PRINTED_COST = 1e-6
+"""The cost of 1, if what is minimized is a number that a command prints, or its inverse."""
+
+CHECKED_BY_DEFAULT = "the default config"
+"""How `mode["check"]` begins if results are compared with those of the default config."""
+
 
 class Key(msgspec.Struct, frozen=True, dict=True):
     """The identity of a tuning problem, as text.
@@ -33,7 +39,13 @@ class Key(msgspec.Struct, frozen=True, dict=True):
         from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, which a cached launch never needs
 
         canonical = msgspec.json.encode({"schema": SCHEMA, "key": self}, order="sorted")
+        self.__dict__["record_end"] = _record_end(canonical)
         return sha256(canonical).hexdigest()
+
+    @cached_property
+    def record_end(self) -> bytes:
+        """The last bytes of each canonical record of a decision for this key, which show that it is for no other."""
+        return _record_end(msgspec.json.encode({"schema": SCHEMA, "key": self}, order="sorted"))
 
     @cached_property
     def related_digest(self) -> str:
@@ -43,6 +55,11 @@ class Key(msgspec.Struct, frozen=True, dict=True):
         device = [self.device.kind, self.device.architecture]
         shared = [SCHEMA, self.kernel, self.source, self.signature.args, device, self.toolchain, self.mode]
         return sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()
+
+    @property
+    def is_checked_by_default(self) -> bool:
+        """Whether every trial runs the default config, since there is no reference."""
+        return self.mode.get("check", "").startswith(CHECKED_BY_DEFAULT)
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -59,6 +76,12 @@ class Key(msgspec.Struct, frozen=True, dict=True):
             for name in sorted(fields.keys() | other_fields.keys())
             if fields.get(name) != other_fields.get(name)
         }
+
+
+def _record_end(canonical: bytes) -> bytes:
+    """Returns `"key":...},"schema":1}` from `{"key":...,"schema":1}`."""
+    key, comma, schema = canonical.rpartition(b",")
+    return key[1:] + b"}" + comma + schema
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, str]:

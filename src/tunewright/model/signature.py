@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from tunewright.errors import SignatureError
+from tunewright.model.foreign import device_of, dtype_name, element_strides, foreign_key, is_foreign, library_of
 
 Dim = str | int
 
@@ -23,10 +24,17 @@ class Role(msgspec.Struct, frozen=True):
     dims: tuple[Dim, ...] = ()
     reads: bool = True
     writes: bool = True
+    constant: bool = False
 
-    def __call__(self, *dims: Dim) -> Role:
-        """Returns this role for an array with named dimensions or fixed sizes."""
-        return msgspec.structs.replace(self, dims=dims)
+    def __call__(self, *dims: Dim, constant: bool = False) -> Role:
+        """Returns this role for an array with named dimensions or fixed sizes.
+
+        A `constant` input, such as weights, has the same contents at the same address in every call: a kernel may keep
+        what it computed from it. Other inputs change between launches while a kernel is tuned.
+        """
+        if constant and self.writes:
+            raise SignatureError("only an In can be constant: what a kernel writes changes")
+        return msgspec.structs.replace(self, dims=dims, constant=constant)
 
 
 In = Role(writes=False)
@@ -64,10 +72,19 @@ class Parameter(msgspec.Struct, frozen=True):
             if parameter.name in knobs:
                 continue
             if parameter.kind == parameter.KEYWORD_ONLY:
-                raise SignatureError(f"{function.__qualname__}: {parameter.name!r} comes after *, but is no knob")
+                raise SignatureError(_no_knob(function.__qualname__, parameter.name, knobs))
             annotation = parameter.annotation
             parameters.append(cls(parameter.name, _role(annotation), _kind(annotation), parameter.default))
         return tuple(parameters)
+
+
+def _no_knob(function: str, name: str, knobs: Sequence[str]) -> str:
+    """Returns the message for an argument after * that the space does not have."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
+
+    close = get_close_matches(name, knobs, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"knobs: {', '.join(knobs)}"
+    return f"{function}: {name!r} comes after *, but the space has no such knob; {hint}"
 
 
 def _role(annotation: Any) -> Role | None:
@@ -136,17 +153,15 @@ def _describe(parameter: Parameter, arg: Any, dims: Mapping[str, int]) -> str:
         return f"{type(arg).__name__}[{len(arg)}]" if hasattr(arg, "__len__") else type(arg).__name__
     # A named dimension appears by name: its size is in `dims`, so that a difference is reported once.
     sizes = parameter.role.dims if parameter.role and parameter.role.dims else shape
-    text = f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, sizes))}]"
+    text = f"{dtype_name(arg)}[{','.join(map(str, sizes))}]"
     layout = layout_of(shape, strides_of(arg))
-    return text if layout == "C" else f"{text}:{layout}"
+    text = text if layout == "C" else f"{text}:{layout}"
+    return f"{text}@{library_of(arg)}:{device_of(arg)}" if is_foreign(arg) else text
 
 
 def strides_of(array: Any) -> tuple[int, ...]:
-    """Returns strides in elements, for numpy arrays and for objects with `stride()` like torch tensors."""
-    strides = getattr(array, "strides", None)
-    if strides is None:
-        return tuple(array.stride())
-    return tuple(step // array.itemsize for step in strides)
+    """Returns strides in elements, for numpy arrays and for those of other libraries."""
+    return element_strides(array)
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
@@ -171,23 +186,26 @@ class CallSignature(msgspec.Struct, frozen=True):
 
     text: str
     scope: Mapping[str, Any]
+    foreign: bool = False
+    """Whether arrays of other libraries than numpy are arguments, too."""
 
     @classmethod
-    def of(cls, parameters: Sequence[Parameter]) -> CallSignature:
+    def of(cls, parameters: Sequence[Parameter], *, foreign: bool = False) -> CallSignature:
         """Uses shape, strides and dtype of arrays, the value of ints, the type of floats, and inspects the rest."""
         parts: list[str] = []
         for parameter in parameters:
             name = parameter.name
             if parameter.role is not None:
-                # A contiguous array needs no strides, which are the slowest to read and to hash.
-                parts += [f"{name}.shape", f"{name}.flags.c_contiguous or {name}.strides", f"{name}.dtype"]
+                # A contiguous array needs no strides, which are the slowest to read and to hash. Only the flags of
+                # numpy have `contiguous`: arrays of other libraries are told apart, at no cost.
+                parts += [f"{name}.shape", f"{name}.flags.contiguous or {name}.strides", f"{name}.dtype"]
             elif parameter.kind is float:
                 parts.append(f"{name}.__class__")
             elif parameter.kind is not None:
                 parts.append(name)
             else:
                 parts.append(f"_tunewright_inspect({name})")
-        return cls(f"({', '.join(parts)},)" if parts else "()", {"_tunewright_inspect": _inspect})
+        return cls(f"({', '.join(parts)},)" if parts else "()", {"_tunewright_inspect": _inspect}, foreign)
 
 
 def _inspect(arg: Any) -> Hashable:
@@ -195,13 +213,30 @@ def _inspect(arg: Any) -> Hashable:
     cls = arg.__class__
     if cls is np.ndarray:
         return arg.shape, arg.flags.c_contiguous or arg.strides, arg.dtype
-    if cls in _BY_VALUE or isinstance(arg, np.integer | np.bool_):
+    if cls in _BY_VALUE:
         return cls, arg
-    shape = getattr(arg, "shape", None)
-    if shape is not None:
-        strides = getattr(arg, "strides", None)
-        return cls, shape, arg.stride() if strides is None else strides, arg.dtype
+    if is_foreign(arg):
+        return foreign_key(arg)
+    if isinstance(arg, _NUMPY_INTEGERS):
+        return cls, arg
+    if (shape := getattr(arg, "shape", None)) is not None:
+        return cls, shape, element_strides(arg), arg.dtype
     return (cls, len(arg)) if hasattr(arg, "__len__") else cls
 
+
+def foreign_dispatch_key(parameters: Sequence[Parameter], args: Sequence[Any]) -> Hashable:
+    """Returns the dispatch key of a call with arrays of other libraries. Raises TypeError for what is no array."""
+    parts: list[Hashable] = ["foreign"]
+    for parameter, arg in zip(parameters, args, strict=True):
+        if is_foreign(arg):
+            parts.append(foreign_key(arg))
+        elif parameter.role is not None and not isinstance(arg, np.ndarray):
+            raise TypeError(f"{parameter.name} is a {type(arg).__name__}")
+        else:
+            parts.append(arg.__class__ if parameter.kind is float else _inspect(arg))
+    return tuple(parts)
+
+
+_NUMPY_INTEGERS = (np.integer, np.bool_)
 
 _BY_VALUE = frozenset({int, bool, str, type(None)})

@@ -36,6 +36,12 @@ class Kind(StrEnum):
     CRASHED = "crashed"  # the process died
     HUNG = "hung"  # the deadline passed
     MEMORY = "memory"  # the memory limit was exceeded
+    BUSY = "busy"  # the device was busy or unavailable
+    STOPPED = "stopped"  # the budget was over while it ran; this says nothing about the config and is never stored
+
+
+TRANSIENT = frozenset({Kind.MEMORY, Kind.HUNG, Kind.BUSY})
+"""Failures that may come from what else ran on the machine; see `engine.journal.remembered`."""
 
 
 class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is", omit_defaults=True):
@@ -73,7 +79,8 @@ Outcome = Timing | Failure
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     """A config with its outcome, what the trial cost, and further metrics (registers, spills, retries).
 
-    `fingerprint` identifies the results on the check inputs bit for bit; it is "varies" if two runs differed.
+    `fingerprint` identifies the results on the check inputs bit for bit; it is "varies" if two runs differed. `by` says
+    which search made the trial: host, process id and start, such as "node7:4711:1700000000".
     """
 
     config: Config
@@ -83,6 +90,7 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
     at: float = 0.0
     fingerprint: str = ""
+    by: str = ""
 
     @property
     def works(self) -> bool:
@@ -106,8 +114,20 @@ class Incumbent(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class TrialRequest(msgspec.Struct, frozen=True):
-    """A config to try, and the incumbent if there is one yet."""
+class Allowance(msgspec.Struct, frozen=True):
+    """How long a trial may take by the budget: its runs should end after `usual` seconds, all of it after `most`."""
+
+    usual: float
+    most: float
+
+
+class TrialRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A config to try, the incumbent if there is one yet, and how long it may take; None means as long as it takes.
+
+    An `essential` one, the default, may end its first run whatever the budget says.
+    """
 
     config: Config
     incumbent: Incumbent | None = msgspec.field(default=None, name="rival")
+    allowance: Allowance | None = None
+    essential: bool = False

@@ -107,17 +107,20 @@ class OpenCL(SourceFileBackend):
         )
         arguments = self._kernel_arguments(kernel, files)
         binary = self._compile(kernel, options, files, self._first_launch(kernel, arguments, signature, geometry))
-        temporary = artifacts.artifact_path(kernel.cache, name).with_name(f".{name}.{os.getpid()}.made")
-        temporary.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(binary)
-        return OpenCLBinary(artifacts.save_artifact(kernel.cache, temporary, label), geometry)
+        return OpenCLBinary(artifacts.save_artifact(kernel.cache, binary, label), geometry)
 
     def load(self, kernel: Kernel, artifact: OpenCLBinary) -> Launch:
         """Loads the kernel from the binary; it takes numpy arrays and numbers."""
+        program = artifacts.load_artifact(
+            artifact.path, self._open, lambda label: self.build(kernel, label.config, label.signature).path
+        )
+        return self._launch(kernel, program, artifact.geometry, self._kernel_arguments(kernel, self._files()))
+
+    def _open(self, binary: bytes) -> Any:
+        """Returns the program in a binary."""
         cl, context = driver(), self.context
         with _driver_errors(self.path.name):
-            program = cl.Program(context.context, [context.device], [artifact.path.read_bytes()]).build()
-        return self._launch(kernel, program, artifact.geometry, self._kernel_arguments(kernel, self._files()))
+            return cl.Program(context.context, [context.device], [binary]).build()
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> EventTimer:
         """Returns a timer of the launch alone by device events; transfers are not timed."""

@@ -55,7 +55,7 @@ class OpenCLLaunch:
         self._converters = [self._converter(*pair) for pair in zip(parameters, arguments, strict=True)]
         self._written_indices = [i for i, p in enumerate(parameters) if p.role is None or p.role.writes]
         self._is_array = [argument.is_pointer for argument in arguments]
-        self.moves_back = not shared and any(p.role is None or (p.role.reads and p.role.writes) for p in parameters)
+        self.moves_arrays = not shared
 
     def __call__(self, *args: Any) -> None:
         if self._pid != os.getpid():
@@ -122,7 +122,7 @@ class EventTimer:
 
     def __call__(self, count: int) -> float:
         launch, queue, total = self._launch, self._launch.context.queue, 0
-        if launch.moves_back:  # restored arrays must be copied to the device, which is not timed
+        if launch.moves_arrays:  # to the device, which is not timed: they may have changed
             self._buffers = launch.bind(self._args)
         while count:
             batch = min(count, MAX_QUEUED)
@@ -130,6 +130,8 @@ class EventTimer:
             queue.finish()
             total += sum(event.profile.end - event.profile.start for event in events)
             count -= batch
+        if launch.moves_arrays:
+            launch.collect(self._args, self._buffers)
         return total * 1e-9
 
     def flush(self, *, whole: bool) -> None:

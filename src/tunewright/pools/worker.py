@@ -8,20 +8,32 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from pathlib import Path
+
+import msgspec
 
 from tunewright.cases.inputs import Inputs
 from tunewright.errors import BackendError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Evaluator, Limits
 from tunewright.measure.race import Race, RaceOptions
-from tunewright.model.trial import Failure, Kind, Stage, Trial, TrialRequest
-from tunewright.pools.worker_main import RaceTask, WorkerMessage, WorkerSetup, WorkerTask, serve
+from tunewright.model.trial import Failure, Kind, Outcome, Stage, Timing, Trial, TrialRequest
+from tunewright.pools.judging import ClockReading, ClockWitness, JudgeProcess, JudgeReply, Question, serve_judge
+from tunewright.pools.load_time import warn_of_slow_load
+from tunewright.pools.worker_main import KernelPlace, RaceTask, WorkerMessage, WorkerSetup, WorkerTask, serve
 from tunewright.pools.worker_process import POLL_SECONDS, START_TIMEOUT, WorkerProcess, describe_exit
 from tunewright.spaces.config import Config
 from tunewright.stores import serialization
 
 log = LazyLogger(__name__)
+
+WHOLE_RUN_SHARE = 0.25
+"""The share of the time since a config began to run that its only sample must have."""
+
+MIN_VERDICTS = 2
+"""Results of a candidate that are judged at least: before its samples, and after them."""
 
 LEASE_TIMEOUT = 3600.0
 """Seconds a worker may wait for the device."""
@@ -31,8 +43,9 @@ LEASE_TIMEOUT = 3600.0
 class IsolatedAttempt:
     """An attempt that runs in another process: names its kernel and inputs, and holds no space, lambda or array.
 
-    A kernel that cannot be imported (defined in a shell, or inside a function) has no `target`; its workers are forked
-    from this process, which has it in memory. With `build_only` the workers build, and neither verify nor time.
+    A kernel that cannot be imported (defined in a shell, or inside a function) has no `target`. Its workers get it
+    `dumped`, or are forked from this process, which has it in memory. With `build_only` the workers build, and neither
+    verify nor time. If results are `judged`, one more process has the expected ones.
     """
 
     make_evaluator: Callable[[], Evaluator]
@@ -42,6 +55,9 @@ class IsolatedAttempt:
     threads: int = 1
     limits: Limits = field(default_factory=Limits)
     build_only: bool = False
+    judged: bool = True
+    dumped: bytes | None = field(default=None, repr=False)
+    _judges: list[JudgeProcess] = field(default_factory=list, compare=False, repr=False)
 
     def __call__(self, request: TrialRequest) -> Trial:
         """Tries one config in a worker of its own."""
@@ -53,6 +69,35 @@ class IsolatedAttempt:
             return trial
         finally:
             worker.close()
+
+    @property
+    def judge(self) -> JudgeProcess:
+        """The process that knows the expected results; one for all workers."""
+        if not self._judges:
+            self._judges.append(JudgeProcess(partial(self.start_process, judge=True)))
+        return self._judges[0]
+
+    @property
+    def oracle_seconds(self) -> float:
+        """About how long the expected results of new contents take."""
+        return self._judges[0].seconds if self._judges else 0.0
+
+    def start_process(self, *, judge: bool = False) -> WorkerProcess:
+        """Starts a worker, or the process that judges results."""
+        if self.target is None and self.dumped is None:
+            if judge:
+                return WorkerProcess.fork(lambda channel: serve_judge(channel, self.make_evaluator))
+            return WorkerProcess.fork(
+                lambda channel: serve(channel, self.make_evaluator, self.limits, build_only=self.build_only)
+            )
+        process = WorkerProcess.spawn(
+            "tunewright.pools.worker_main", threads=self.threads, search_path=os.pathsep.join(sys.path)
+        )
+        path = [entry or os.getcwd() for entry in sys.path]
+        place = KernelPlace(self.target or "", self.dumped)
+        setup = WorkerSetup(path, place, self.cases, self.limits, str(self.cache), self.build_only, judge)
+        process.send(setup)
+        return process
 
     def race(self, configs: Sequence[Config], options: RaceOptions, protected: Sequence[int] = ()) -> Race | None:
         """Races the configs in one worker; None if the worker dies or does not end in time."""
@@ -76,21 +121,13 @@ class Worker:
         self.retired = self.never_started = False
         self.built_names: tuple[str, ...] | None = None
         self._build_seconds = 0.0
-        self._process = self._start()
-
-    def _start(self) -> WorkerProcess:
-        attempt = self.attempt
-        if attempt.target is None:
-            return WorkerProcess.fork(
-                lambda channel: serve(channel, attempt.make_evaluator, attempt.limits, build_only=attempt.build_only)
-            )
-        process = WorkerProcess.spawn(
-            "tunewright.pools.worker_main", threads=attempt.threads, search_path=os.pathsep.join(sys.path)
-        )
-        path = [entry or os.getcwd() for entry in sys.path]
-        cache = str(attempt.cache)
-        process.send(WorkerSetup(path, attempt.target, attempt.cases, attempt.limits, cache, attempt.build_only))
-        return process
+        if attempt.judged and not attempt.build_only:
+            _ = attempt.judge  # starts together with the worker
+        self._process = attempt.start_process()
+        self._witness = ClockWitness(self._process.pid)
+        self._raced: list[Race | None] = []
+        self._is_judged, self._verdicts = False, 0
+        self._ends = self._ran_from = inf
 
     @property
     def pid(self) -> int:
@@ -103,7 +140,9 @@ class Worker:
 
     def submit(self, request: TrialRequest) -> None:
         """Sends the next config; a worker has one at a time."""
-        self.request, self.built_names = request, None
+        self.request, self.built_names, self._verdicts = request, None, 0
+        limited = request.allowance is not None and not request.essential
+        self._ends = time.monotonic() + request.allowance.most if request.allowance and limited else inf
         self._process.start_timer()
         self._process.reset_memory()
         self._send(WorkerTask(request))
@@ -112,26 +151,36 @@ class Worker:
         """Races configs that are known to work; None if the worker dies or does not end in time."""
         self._send(WorkerTask(race=RaceTask(tuple(configs), options, tuple(protected))))
         limits = self.attempt.limits
-        deadline = time.monotonic() + START_TIMEOUT + limits.build + limits.run + 2 * options.seconds
-        while time.monotonic() < deadline:
+        ends, silence = time.monotonic() + (options.limit or inf), START_TIMEOUT + limits.build + limits.run
+        self._process.start_timer()
+        while time.monotonic() < ends and self._process.elapsed < silence:
             try:
                 if not self._process.receive(timeout=1.0):
                     return None
             except TimeoutError:
                 continue
             while (body := self._process.channel.pop_message()) is not None:
-                message = serialization.decode(body, WorkerMessage)
-                if message.race is not None or message.broken is not None:
-                    return message.race
+                self._handle(serialization.decode(body, WorkerMessage))
+            if self._raced:
+                return self._distrust_race(self._raced.pop())
         return None
+
+    def _distrust_race(self, race: Race | None) -> Race | None:
+        """Returns no race if too few results were judged; who left it has one verdict at least, and cannot win."""
+        standings = () if race is None else race.standings
+        needed = sum(MIN_VERDICTS if each.left is None else 1 for each in standings if each.samples)
+        if self._is_judged and self._verdicts < needed:
+            log.warning("a race is not trusted: the results of its candidates were not judged")
+            return None
+        return race
 
     def _send(self, task: WorkerTask) -> None:
         if not self._process.send(task):
             log.debug("worker %d died before it was given %s", self.pid, task)  # poll() says how
 
     def remaining_seconds(self) -> float:
-        """Seconds until the deadline of the present stage."""
-        return max(0.0, self._allowed_seconds() - self._process.elapsed)
+        """Seconds until the deadline of the present stage, or the end of the budget."""
+        return max(0.0, min(self._allowed_seconds() - self._process.elapsed, self._ends - time.monotonic()))
 
     def seconds_overdue(self) -> float:
         """Seconds by which the present stage is past its deadline; negative before it."""
@@ -159,29 +208,86 @@ class Worker:
             raise BackendError(message.broken)
         if message.trial is not None:
             # One that wrote where it must not may have broken the worker too: it is not used again.
-            outcome = message.trial.outcome
-            self.retired = isinstance(outcome, Failure) and outcome.stage is not Stage.BUILD
+            trial = self._distrust(message.trial)
+            self.retired = isinstance(trial.outcome, Failure) and trial.outcome.stage is not Stage.BUILD
             self.stage = Stage.BUILD
-            return message.trial
-        if message.built is not None:
+            return trial
+        if not self._take_in(message):
+            self._enter_stage(message)
+        return None
+
+    def _take_in(self, message: WorkerMessage) -> bool:
+        """Takes in what a worker says within a stage; returns whether that was all."""
+        if message.race is not None:
+            self._raced.append(message.race)
+        elif message.question is not None:
+            self._answer(message.question)
+        elif message.alive:
+            self._process.start_timer()
+        elif message.load_seconds:
+            warn_of_slow_load(self.attempt.target or "", message.load_seconds)
+        elif message.built is not None:
             self.built_names = message.built
-            return None
+        else:
+            return False
+        return True
+
+    def _enter_stage(self, message: WorkerMessage) -> None:
         if self.stage is Stage.BUILD and message.stage is not Stage.BUILD:
             self._build_seconds = self._process.elapsed
+        if message.stage is Stage.VERIFY:
+            self._ran_from = time.monotonic()
         if message.ready:
             self._process.reset_memory()
         self.stage = Stage.BUILD if message.ready else message.stage
         self._process.start_timer()
-        return None
+
+    def _distrust(self, trial: Trial) -> Trial:
+        """Returns a trial that claims to work as wrong, if nobody was asked about its results before and after.
+
+        A single sample may be the launch whose results were judged; then it took most of the time since.
+        """
+        if not trial.works or not self._is_judged or self._verdicts >= MIN_VERDICTS:
+            return trial
+        if self._verdicts and self._is_whole_run(trial.outcome):
+            return trial
+        reason = "its process did not have its results judged: it may have tampered with the code that does"
+        return msgspec.structs.replace(trial, outcome=Failure(Stage.VERIFY, Kind.WRONG, reason))
+
+    def _is_whole_run(self, outcome: Outcome) -> bool:
+        """Whether there is one sample, and it is as long as what this process saw of it."""
+        if not isinstance(outcome, Timing) or len(outcome.samples) != 1:
+            return False
+        return outcome.samples[0] >= WHOLE_RUN_SHARE * (time.monotonic() - self._ran_from)
+
+    def _answer(self, question: Question) -> None:
+        """Answers a worker's question; its time begins again, since a launch has ended."""
+        if not isinstance(question, ClockReading):
+            self._is_judged, self._verdicts = True, self._verdicts + 1
+        try:
+            reply = (
+                JudgeReply(self._witness.take(question))
+                if isinstance(question, ClockReading)
+                else self.attempt.judge.ask(question)
+            )
+        except BackendError:
+            self.close()
+            raise
+        self._send(WorkerTask(reply=reply))
+        self._process.start_timer()
 
     def _fail_overdue(self) -> Trial:
+        memory = self._process.overdue_memory_reason(self.attempt.limits.memory)
         self.close()
+        if time.monotonic() >= self._ends:
+            return self._failed_trial(Kind.STOPPED, "the budget was over while it ran")
         if self.stage is None:
             raise BackendError(
                 f"a worker was not ready after {START_TIMEOUT:g} s; is the reference or the import slow?"
             )
         allowed = self.attempt.limits.build if self.stage is Stage.BUILD else self.attempt.limits.run
-        return self._failed_trial(Kind.HUNG, f"it did not end within {allowed:g} s")
+        reason = f"it did not end within {allowed:g} s"
+        return self._failed_trial(Kind.MEMORY if memory else Kind.HUNG, f"{memory}, and {reason}" if memory else reason)
 
     def _fail_dead(self) -> Trial:
         code, tail = self._process.wait(), self._process.output_tail()
@@ -195,6 +301,9 @@ class Worker:
                 f"a worker died before it could try anything ({exit_text}){tail}; "
                 "the reference or, without one, the default config crashes"
             )
+        if code == -signal.SIGXFSZ:
+            limit = f"{self.attempt.limits.memory >> 20:,} MiB, which `memory_mb` allows"
+            return self._failed_trial(Kind.CRASHED, f"it wrote a file of more than {limit}")
         memory = self._process.memory_reason(self.attempt.limits.memory)
         return self._failed_trial(Kind.MEMORY if memory else Kind.CRASHED, memory or f"{exit_text}{tail}")
 

@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tunewright.cases.inputs import Inputs
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.measure.evaluator import Evaluator, Limits
+from tunewright.measure.kernel_workload import KernelWorkload
 from tunewright.measure.race import Race, RaceOptions
 from tunewright.model.trial import Failure, Kind, Stage, Trial, TrialRequest
+from tunewright.pools.by_value import load_kernel
+from tunewright.pools.judging import JudgeReply, Question, RemoteJudge, serve_judge
 from tunewright.pools.kernel_loader import load_target
-from tunewright.pools.worker_process import Channel, configure_child_process, limit_memory, open_child_channel
+from tunewright.pools.load_time import SLOW_SECONDS, measured_load
+from tunewright.pools.worker_process import (
+    Channel,
+    configure_child_process,
+    limit_files,
+    limit_memory,
+    open_child_channel,
+)
 from tunewright.spaces.config import Config
 from tunewright.stores import serialization
+
+HEARTBEAT_SECONDS = 0.25
+
+
+class KernelPlace(msgspec.Struct, frozen=True):
+    """Where a worker finds the kernel: by name, or as the process that started the worker has `dumped` it."""
+
+    target: str
+    dumped: bytes | None = None
+
+    def load(self) -> Any:
+        """Returns the kernel."""
+        return load_target(self.target) if self.dumped is None else load_kernel(self.dumped)
 
 
 class WorkerSetup(msgspec.Struct, frozen=True):
     """The first message to a spawned worker: where the kernel is, its inputs and limits."""
 
     path: list[str]
-    target: str
+    kernel: KernelPlace
     cases: tuple[Inputs, ...]
     limits: Limits
     cache: str
     build_only: bool = False
+    judge: bool = False
 
 
 class RaceTask(msgspec.Struct, frozen=True):
@@ -40,42 +68,79 @@ class RaceTask(msgspec.Struct, frozen=True):
 
 
 class WorkerTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request to a worker: try a config, or run a race."""
+    """A message to a worker: try a config, run a race, or the reply to its question."""
 
     request: TrialRequest | None = None
     race: RaceTask | None = None
+    reply: JudgeReply | None = None
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message from a worker: it is ready, it reached a stage, it has a result, or the program itself is `broken`.
 
-    A worker that only builds names the artifacts it `built`.
+    A worker that only builds names the artifacts it `built`. It waits for the answer to a `question`. It says that it
+    is `alive` when a launch has ended: deadlines are those of one launch.
     """
 
     ready: bool = False
+    question: Question | None = None
+    alive: bool = False
     stage: Stage | None = None
     trial: Trial | None = None
     race: Race | None = None
     built: tuple[str, ...] | None = None
     broken: str | None = None
+    load_seconds: float = 0.0  # of the kernel's program, if that was slow
+
+
+class ParentLink:
+    """A worker's side of the channel: tasks that arrive while it waits for a reply are kept."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._waiting: deque[WorkerTask] = deque()
+
+    def send(self, message: WorkerMessage) -> None:
+        """Sends a message."""
+        self._channel.send(message)
+
+    def next_task(self) -> WorkerTask | None:
+        """Waits for the next task; None when the parent has hung up."""
+        return self._waiting.popleft() if self._waiting else self._receive()
+
+    def ask(self, question: Question) -> JudgeReply:
+        """Sends a question and waits for the reply."""
+        self.send(WorkerMessage(question=question))
+        while (task := self._receive()) is not None:
+            if task.reply is not None:
+                return task.reply
+            self._waiting.append(task)
+        raise SystemExit  # the parent is gone
+
+    def _receive(self) -> WorkerTask | None:
+        body = self._channel.wait_message()
+        return None if body is None else serialization.decode(body, WorkerTask)
 
 
 def serve(
     channel: Channel, make_evaluator: Callable[[], Evaluator], limits: Limits, *, build_only: bool = False
 ) -> None:
     """Answers requests with trials, or with the names of built artifacts, until the parent hangs up."""
+    link = ParentLink(channel)
     try:
         evaluator = make_evaluator()
         if not build_only:
+            _use_remote_judge(link, evaluator)
             evaluator.prepare()
     except TunewrightError as error:
         channel.send(WorkerMessage(broken=str(error)))
         return
+    evaluator.on_sample = _Heartbeat(channel)
     channel.send(WorkerMessage(ready=True))
-    while (body := channel.wait_message()) is not None:
+    while (task := link.next_task()) is not None:
         # Comparing results takes memory too, in double precision, and is not the candidate's doing.
         limit_memory(limits.memory + 10 * evaluator.nbytes)
-        task = serialization.decode(body, WorkerTask)
+        limit_files(limits.memory + evaluator.nbytes)  # results are written to a file in memory
         try:
             if task.request is not None and build_only:
                 message = _build(evaluator, task.request.config)
@@ -89,6 +154,32 @@ def serve(
             channel.send(WorkerMessage(broken=str(error)))
             return
         channel.send(message)
+
+
+class _Heartbeat:
+    """Tells the parent now and then that a launch has ended."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._last = channel, time.monotonic()
+
+    def __call__(self) -> None:
+        if (now := time.monotonic()) - self._last > HEARTBEAT_SECONDS:
+            self._last = now
+            self._channel.send(WorkerMessage(alive=True))
+
+
+def _use_remote_judge(link: ParentLink, evaluator: Evaluator) -> None:
+    """Has the results of a kernel judged by another process."""
+    workload = getattr(evaluator, "workload", None)
+    if isinstance(workload, KernelWorkload):
+        workload.judge = RemoteJudge(link.ask, workload, _results_path())
+
+
+def _results_path() -> Path:
+    """Returns a file in memory that another process can read, and that ends with this one."""
+    if hasattr(os, "memfd_create"):
+        return Path(f"/proc/{os.getpid()}/fd/{os.memfd_create('results')}")
+    return Path(tempfile.mkdtemp(prefix="tunewright-")) / "results"
 
 
 def _build(evaluator: Evaluator, config: Config) -> WorkerMessage:
@@ -115,11 +206,19 @@ def main() -> None:
 
     def make_evaluator() -> Evaluator:
         try:
-            evaluator: Evaluator = load_target(setup.target).make_evaluator(setup.cases, Path(setup.cache))
+            with measured_load() as load:
+                kernel = setup.kernel.load()
+            if load.seconds >= SLOW_SECONDS and not setup.judge:
+                channel.send(WorkerMessage(load_seconds=load.seconds))
+            evaluator: Evaluator = kernel.make_evaluator(setup.cases, Path(setup.cache))
         except TunewrightError:
             raise
         except Exception as error:
-            raise BackendError(f"loading {setup.target} raised {type(error).__name__}: {error}") from error
+            name = setup.kernel.target or "the kernel"
+            raise BackendError(f"loading {name} raised {type(error).__name__}: {error}") from error
         return evaluator
 
-    serve(channel, make_evaluator, setup.limits, build_only=setup.build_only)
+    if setup.judge:
+        serve_judge(channel, make_evaluator)
+    else:
+        serve(channel, make_evaluator, setup.limits, build_only=setup.build_only)

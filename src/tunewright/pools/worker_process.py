@@ -79,6 +79,7 @@ class WorkerProcess:
         self._exit_code: int | None = None
         self._stage_start = time.monotonic()
         self._memory_base = self._memory_peak = 0
+        self._last_growth = 0.0
         parent_sock, child_sock = socket.socketpair()
         with child_sock:
             self.pid, self._popen = start(parent_sock, child_sock, self._output)
@@ -131,7 +132,8 @@ class WorkerProcess:
     def receive(self, timeout: float) -> bool:
         """Samples the child's memory and reads what it sent; False once it hung up, TimeoutError if nothing came."""
         self.channel.sock.settimeout(timeout)
-        self._memory_peak = max(self._memory_peak, self.resident_bytes())
+        if (resident := self.resident_bytes()) > self._memory_peak:
+            self._memory_peak, self._last_growth = resident, time.monotonic()
         return self.channel.receive()
 
     def start_timer(self) -> None:
@@ -175,6 +177,13 @@ class WorkerProcess:
         end = describe_exit(self.wait()) + self.output_tail()
         return f"it used more than {used >> 20:,} of {limit >> 20:,} MiB, then {end}"
 
+    def overdue_memory_reason(self, limit: int) -> str | None:
+        """Why a child that does not end is short of memory; None unless it used half of it, or much and grows still."""
+        used = self._memory_peak - self._memory_base
+        is_growing = time.monotonic() - self._last_growth < self.elapsed / 8
+        enough = used > limit / 2 or (is_growing and used > limit / 8)
+        return f"it used more than {used >> 20:,} of {limit >> 20:,} MiB" if enough else None
+
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
@@ -214,8 +223,9 @@ def _run_forked(
 
 
 def configure_child_process() -> None:
-    """Makes this process die with its parent, leave no core dump and ignore the terminal's Ctrl-C."""
+    """Makes this process die with its parent or of a file that is too large, without a core dump; not of Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and code that ignores errors would go on
     faulthandler.disable()
     mark_as_worker()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -236,6 +246,12 @@ def limit_memory(extra: int) -> None:
     status = Path("/proc/self/status").read_text()
     now = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData:"))
     resource.setrlimit(resource.RLIMIT_DATA, (now + extra, resource.RLIM_INFINITY))
+
+
+def limit_files(size: int) -> None:
+    """Lets this process and those it starts write no file of more than `size` bytes; one that does is killed."""
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
 
 
 def resident_bytes(pid: int) -> int:

@@ -35,7 +35,8 @@ class ArtifactSource(Protocol):
 class Kernel(msgspec.Struct, frozen=True):
     """A kernel to tune: a name that is the same in every process, the declaring function, and its parameters.
 
-    `cache` is a folder for build results. `artifacts` is None in workers that only try configs.
+    `cache` is a folder for build results. `artifacts` is None in workers that only try configs. `members` are those of
+    knobs that are enums, by the name that configs have of them.
     """
 
     name: str
@@ -43,6 +44,13 @@ class Kernel(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...]
     cache: Path
     artifacts: ArtifactSource | None = None
+    members: Mapping[str, Mapping[str, Any]] = {}
+
+    def settings(self, config: Config) -> dict[str, Any]:
+        """Returns a config as a Python function gets it: members of enums instead of their names."""
+        if not self.members:
+            return dict(config)
+        return {name: self.members.get(name, {}).get(str(value), value) for name, value in config.items()}
 
 
 class Timer(Protocol):
@@ -63,7 +71,11 @@ class Backend(Protocol):
     """One kind of kernel. An exception from `build` or `load` is a result of the config, not a bug in the program.
 
     A backend may also have a method `features(kernel, signature)`, which returns `Feature`s of the space: compiler
-    resources that are known before a config is built.
+    resources that are known before a config is built. It may have a method `relocate(kernel, artifact)`, which loads an
+    artifact once more at another address: then candidates are timed at several, and luck with one does not win. It may
+    have a method `warm_up(artifact, args)`, which calls it once while it is built: then a JIT compiles in time. One
+    with a method `workload(kernel, default, timing)` evaluates configs in its own way, as commands do; its method
+    `declare(tuned)` checks a declaration and returns the parameters, and its `notes` are those of every decision.
     """
 
     def signature(self, kernel: Kernel) -> CallSignature:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tunewright.model.decision import Gain
+from tunewright.model.key import PRINTED_COST, Key
 
 
 def seconds(value: float) -> str:
@@ -11,6 +12,15 @@ def seconds(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value / 1e-9:.3g} ns"
+
+
+def measured(value: float, key: Key) -> str:
+    """Returns what was measured for a key: a duration, or the number that a command printed: `512 MB/s`."""
+    best = key.mode.get("metric", "").partition(" ")[0]
+    if best not in ("highest", "lowest"):
+        return seconds(value)
+    printed = PRINTED_COST / value if best == "highest" and value else value / PRINTED_COST
+    return f"{printed:.4g} {key.mode.get('unit', '')}".rstrip()
 
 
 def clock(value: float) -> str:
@@ -49,3 +59,16 @@ def size(value: float) -> str:
         if value >= scale:
             return f"{value / scale:.3g} {unit}"
     return f"{value:.0f} B"
+
+
+def escape_control(text: str) -> str:
+    """Returns text with control characters escaped: names and reasons may come from a file somebody else wrote."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
+
+
+def one_line(text: str, width: int = 160) -> str:
+    """Returns text on one line without control characters, and without its end if it is longer than `width`."""
+    flat = escape_control(" ".join(text[: 4 * width].split()))
+    return flat if len(flat) <= width else f"{flat[: width - 1]}…"

@@ -85,7 +85,7 @@ class HeatMap:
         xs, ys = values[x], values[y]
         cells = [[best.get((a, b)) for a in xs] for b in ys]
         chosen = None
-        if decision is not None and x in decision.config and y in decision.config:
+        if decision is not None and decision.config.get(x) in xs and decision.config.get(y) in ys:
             chosen = xs.index(decision.config[x]), ys.index(decision.config[y])
         return cls(x, y, xs, ys, cells, chosen, unit)
 
@@ -122,25 +122,34 @@ def time_unit(trials: Sequence[Trial]) -> str:
 
 def draw(path: Path, key: Key, trials: Sequence[Trial], decision: Decision | None, axes: Axes = (None, None)) -> None:
     """Writes the plots of one search to `path`, in the format of its suffix."""
-    default = decision.evidence.default_seconds if decision and decision.evidence else None
-    unit = time_unit(trials)
-    convergence = Convergence.of(trials, default, unit)
-    heat = HeatMap.of(trials, axes, decision, unit)
-    title = f"{key.kernel}  {key.signature}  ·  {key.device}"
     try:
         if path.suffix == ".html":
-            _plotly(path, title, convergence, heat)
+            _plotly(path, _title(key), *_panels(trials, decision, axes))
         else:
-            _matplotlib(path, title, convergence, heat)
+            make_figure(key, trials, decision, axes).savefig(path, dpi=140)
     except ImportError as error:
         raise PluginError(f"drawing needs {error.name}; pip install 'tunewright[plot]'") from error
 
 
-def _matplotlib(path: Path, title: str, convergence: Convergence, heat: HeatMap | None) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+def _title(key: Key) -> str:
+    return formatting.one_line(f"{key.kernel}  {key.signature}  ·  {key.device}")
 
-    figure = Figure(figsize=(13, 5.2) if heat else (7, 5), layout="constrained")
-    figure.suptitle(title, fontsize=11)
+
+def _panels(trials: Sequence[Trial], decision: Decision | None, axes: Axes) -> tuple[Convergence, HeatMap | None]:
+    default = decision.evidence.default_seconds if decision and decision.evidence else None
+    unit = time_unit(trials)
+    return Convergence.of(trials, default, unit), HeatMap.of(trials, axes, decision, unit)
+
+
+def make_figure(key: Key, trials: Sequence[Trial], decision: Decision | None, axes: Axes = (None, None)) -> Any:
+    """Returns the plots of one search as a matplotlib figure, which notebooks show."""
+    try:
+        from tunewright.report.notebook_figure import NotebookFigure  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise PluginError(f"drawing needs {error.name}; pip install 'tunewright[plot]'") from error
+    convergence, heat = _panels(trials, decision, axes)
+    figure = NotebookFigure(figsize=(13, 5.2) if heat else (7, 5), layout="constrained")
+    figure.suptitle(_title(key), fontsize=11, parse_math=False)
     left, *right = figure.subplots(1, 2 if heat else 1, squeeze=False)[0]
     numbers = range(1, len(convergence.times) + 1)
     ran = [(n, t) for n, t in zip(numbers, convergence.times, strict=True) if t is not None]
@@ -160,7 +169,7 @@ def _matplotlib(path: Path, title: str, convergence: Convergence, heat: HeatMap 
     left.spines[["top", "right"]].set_visible(False)
     if heat:
         draw_matplotlib_heatmap(figure, right[0], heat)
-    figure.savefig(path, dpi=140)
+    return figure
 
 
 def draw_matplotlib_heatmap(figure: Any, axes: Any, heat: HeatMap) -> None:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from tunewright.errors import SpaceError
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.event import DecisionMade, Event, FinalRaceStarted, SearchStarted, TrialFinished
 from tunewright.model.trial import Failure, Trial
@@ -58,6 +59,27 @@ class SearchStatus:
             guesses.append((self.started.trials - self.done) * spent / self.tried)
         return max(0.0, min(guesses)) if guesses else None
 
+    def summary(self) -> str:
+        """Returns how many trials were made in which time."""
+        return f"{formatting.counted(self.done, 'trial')} in {formatting.clock(time.monotonic() - self.since)}"
+
+    def short_line(self, race: FinalRaceStarted | None = None) -> str:
+        """Returns what fits on a narrow terminal: the best so far, trials, failures, and the time left."""
+        spent = formatting.clock(time.monotonic() - self.since)
+        parts = ["no result yet"]
+        if self.best is not None:
+            gain = f" ({formatting.ratio(self.default / self.best.seconds)} the default)" if self.default else ""
+            parts = [f"best {formatting.measured(self.best.seconds, self.started.problem.key)}{gain}"]
+        parts.append(formatting.counted(self.done, "trial"))
+        if self.failures:
+            parts.append(f"{self.failures.total()} failed")
+        if race is not None:
+            racing = (
+                "racing the program" if race.program else f"racing {formatting.counted(race.finalists, 'finalist')}"
+            )
+            return " · ".join([racing, *parts, spent])
+        return " · ".join([*parts, f"{formatting.clock(self.left)} left" if self.left else spent])
+
     def line(self) -> str:
         """Returns a description in one line."""
         spent = time.monotonic() - self.since
@@ -66,7 +88,8 @@ class SearchStatus:
             parts.append(f"{self.tried / spent:.1f}/s")
         if self.best is not None:
             gain = f" ({formatting.ratio(self.default / self.best.seconds)} the default)" if self.default else ""
-            parts.append(f"best {formatting.seconds(self.best.seconds)}{gain}")
+            best = formatting.measured(self.best.seconds, self.started.problem.key)
+            parts.append(f"best {best}{gain}")
         if self.failures:
             kinds = ", ".join(f"{count} {kind}" for kind, count in self.failures.most_common())
             parts.append(f"failed {self.failures.total()} ({kinds})")
@@ -83,7 +106,12 @@ def heading(problem: Problem) -> str:
 
 
 def _size(problem: Problem) -> str:
-    return formatting.counted(problem.space.size, "config") if problem.space.combinations <= 10**8 else "a large space"
+    try:
+        if problem.space.combinations <= 10**8:
+            return formatting.counted(problem.space.size, "config")
+    except SpaceError:  # ranges are not enumerated
+        pass
+    return "a large space"
 
 
 def verdict(decision: Decision) -> str:
@@ -91,10 +119,8 @@ def verdict(decision: Decision) -> str:
     evidence = decision.evidence
     if evidence is None:
         return f"{decision.config}  (the default; there is no decision)"
-    parts = [
-        f"{decision.config}",
-        f"{formatting.seconds(evidence.seconds)} {formatting.spread(evidence.low, evidence.high, evidence.seconds)}",
-    ]
+    measured = formatting.measured(evidence.seconds, decision.key)
+    parts = [f"{decision.config}", f"{measured} {formatting.spread(evidence.low, evidence.high, evidence.seconds)}"]
     if evidence.gain and evidence.gain != 1:
         parts.append(f"{formatting.gain(evidence.over_default, evidence.gain)} the default")
     if evidence.end_to_end is not None:
@@ -111,11 +137,15 @@ def verdict(decision: Decision) -> str:
 def _describe_race(event: FinalRaceStarted) -> str:
     if event.program:
         return "racing the whole program with and without the winner, for at most two minutes"
+    if event.finalists == 1:
+        return "judging the only finalist, which an earlier run tried"
     return f"racing {formatting.counted(event.finalists, 'finalist')} against each other, including the default"
 
 
 class Progress:
     """A listener that shows progress on a terminal; elsewhere it prints only with `speak`."""
+
+    shows_progress = True
 
     def __init__(self, *, speak: bool = False) -> None:
         self._speak = speak

@@ -25,11 +25,10 @@ from tunewright.service.responses import (
     requires,
 )
 from tunewright.service.tokens import Scope
-from tunewright.stores import serialization
-from tunewright.stores.bundle.layout import TRAILER
+from tunewright.stores import namespaces, serialization
 from tunewright.stores.bundle.store import BundleStore, Manifest, VerifiedBundle
 
-BUNDLE_NAMESPACE, LISTING_NAMESPACE = "service:bundles", "service:bundle list"
+BUNDLE_NAMESPACE, LISTING_NAMESPACE = namespaces.BUNDLES.name, namespaces.BUNDLE_LIST.name
 MEDIA_TYPE = "application/octet-stream"
 CACHE_FOREVER = "public, max-age=31536000, immutable"
 MAX_CACHED_BYTES = 256 << 20
@@ -138,15 +137,20 @@ def _signer(context: RequestContext, body: bytes) -> str:
     """Returns the signer of a bundle; raises BundleError if the service does not trust them."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
-    public = signing.verify_signer(body[-TRAILER:], sha256(body[:-TRAILER]).digest())
-    if context.signers and (public is None or public not in context.signers):
-        raise BundleError("the bundle is not signed by a key in the list of signers")
-    return "" if public is None else context.signers.get(public, signing.encode_public_key(public))
+    content, trailers = signing.split_trailers(memoryview(body))
+    publics = [signing.verify_signer(trailer, sha256(content).digest()) or b"" for trailer in trailers]
+    if context.signers:
+        publics = [public for public in publics if public in context.signers]
+        if not publics:
+            raise BundleError("the bundle is not signed by a key in the list of signers")
+    return ", ".join(context.signers.get(public, signing.encode_public_key(public)) for public in publics)
 
 
 def open_bundle(digest: str, body: bytes, signer: str) -> BundleStore:
     """Opens a bundle from its bytes; its signature was checked when it was stored."""
-    content = memoryview(body)[:-TRAILER]
+    from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+
+    content, _ = signing.split_trailers(memoryview(body))
     return BundleStore(VerifiedBundle(Path(f"{digest[:12]}.bundle"), content, digest, signer or None))
 
 

@@ -126,8 +126,8 @@ def _read_signers(path: str) -> dict[bytes, str]:
     """Returns the trusted signers of a file; without a file, none are required."""
     if not path:
         return {}
-    from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+    from tunewright.stores.bundle.signers import read_signers  # noqa: PLC0415 - needs `cryptography`
 
-    if not (signers := signing.read_signers(Path(path).expanduser())):
+    if not (signers := read_signers(Path(path).expanduser()).require_single(path)):
         raise StoreError(f"{path} lists no signer; add the public keys of those you trust")
     return signers

@@ -1,9 +1,9 @@
-"""Publication of decisions: atomically, with a signature if required, and recorded in the audit log."""
+"""Publication of decisions: with a signature if required, and in one transaction with its entry in the audit log."""
 
 from __future__ import annotations
 
-import secrets
 import time
+from hashlib import sha256
 from threading import Lock
 from typing import Any
 
@@ -15,7 +15,7 @@ from litestar.types import ASGIApp
 
 from tunewright.errors import BundleError, StoreError
 from tunewright.model.decision import Decision, Tier
-from tunewright.service.audit_log import AUDIT_NAMESPACE, AuditRecord
+from tunewright.service.audit_log import AUDIT_LOG, AuditRecord, ChainEnd, all_bodies, append, find_end
 from tunewright.service.responses import (
     NDJSON,
     ServiceRequest,
@@ -28,71 +28,87 @@ from tunewright.service.responses import (
 from tunewright.service.schemas import MAX_RECORD_BYTES, PublishRequest, require_valid_key
 from tunewright.service.storage import ServiceStorage, by_digest, key_from_digest
 from tunewright.service.tokens import Scope, Token
-from tunewright.stores import serialization
-from tunewright.stores.capabilities import SupportsLeases
+from tunewright.stores import namespaces, serialization
 
-MAX_AUDIT_RECORDS = 100_000
-TRIM_INTERVAL = 1000
-"""Publications between two trims of the audit log."""
+MAX_ATTEMPTS = 100
+"""How often a publication is tried anew because another process published in between."""
 
-_LEASE_SECONDS, _MAX_WAIT_SECONDS = 10.0, 3.0
+USED_SIGNATURES = namespaces.USED_SIGNATURES.name
+"""The namespace of the store that holds the signatures of decisions that were published."""
 
 
 class Publisher:
     """Publishes decisions one at a time in this process; replacements are exclusive among all processes."""
 
     def __init__(self, storage: ServiceStorage) -> None:
-        self._storage, self._lock, self._count = storage, Lock(), 0
+        self._storage, self._lock = storage, Lock()
+        self._end: ChainEnd | None = None  # of the audit log, as this process knows it
 
-    def publish(self, decision: Decision, over: str | None, origin: dict[str, str]) -> tuple[Decision, AuditRecord]:
-        """Publishes a decision; returns the one that is current afterwards, and its audit record."""
+    def publish(
+        self, decision: Decision, over: str | None, origin: dict[str, str], signature: str = ""
+    ) -> tuple[Decision, AuditRecord | None]:
+        """Publishes a decision; returns the one that is current afterwards, and its audit record.
+
+        The record is written with the decision or not at all. There is none if nothing changed. A signature is good for
+        one publication: after a rollback it must not bring back what was withdrawn.
+        """
         with self._lock:
-            before = self._current(decision.key.digest)
-            current = self._put(decision, over, before)
-            record = AuditRecord(
-                at=time.time(),
-                digest=decision.key.digest,
-                kernel=decision.key.kernel,
-                before=None if before is None else before.config.plain(),
-                asked=decision.config.plain(),
-                after=current.config.plain(),
-                stands=current == decision,
-                **origin,
+            for _ in range(MAX_ATTEMPTS):
+                before = self._current(decision.key.digest)
+                if signature and before != decision:
+                    self._require_unused(signature)
+                if before is not None and not _replaces(decision, over, before):
+                    self._storage.update_caches(before)
+                    return before, None
+                record, entry = append(_audit_record(decision, before, origin), self._find_end())
+                if self._storage.put_logged(decision, before, entry):
+                    self._end = ChainEnd(record.number, record.entry)
+                    if signature:
+                        self._storage.primary.keep(USED_SIGNATURES, _signature_name(signature), b"1")
+                    return decision, record
+                self._end = None
+        raise StoreError("other processes keep publishing; try again in a moment")
+
+    def _require_unused(self, signature: str) -> None:
+        name = _signature_name(signature)
+        if name in self._storage.primary.fetch(USED_SIGNATURES, [name]):
+            raise HTTPException(
+                status_code=403,
+                detail="this signed decision was published before and has been replaced since; to bring it back, "
+                "use `tunewright store rollback` on the store of the service",
             )
-            name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-            self._storage.primary.keep(AUDIT_NAMESPACE, name, serialization.encode(record))
-            self._count += 1
-            if self._count % TRIM_INTERVAL == 0:
-                self._storage.primary.clear(AUDIT_NAMESPACE, keep=MAX_AUDIT_RECORDS)
-        return current, record
 
-    def _put(self, decision: Decision, over: str | None, before: Decision | None) -> Decision:
-        if over is None:
-            return self._storage.put(decision, replace=False)
-        store = self._storage.primary
-        if not isinstance(store, SupportsLeases):
-            return self._replace(decision, over, before)
-        name, owner = f"service:publish:{decision.key.digest}", secrets.token_hex(8)
-        deadline = time.monotonic() + _MAX_WAIT_SECONDS
-        while not store.claim(name, owner, _LEASE_SECONDS):
-            if time.monotonic() > deadline:
-                raise StoreError("another process is publishing for this key; try again in a moment")
-            time.sleep(0.02)
-        try:
-            return self._replace(decision, over, self._current(decision.key.digest))
-        finally:
-            store.release(name, owner)
-
-    def _replace(self, decision: Decision, over: str, before: Decision | None) -> Decision:
-        """Replaces the record with the tag `over` if it is still current; returns the decision that is current."""
-        if before is not None and before != decision and record_tag(serialization.dump_decision(before)) != over:
-            return before
-        return self._storage.put(decision, replace=True)
+    def _find_end(self) -> ChainEnd:
+        return find_end(self._storage.primary.last_entry(AUDIT_LOG)) if self._end is None else self._end
 
     def _current(self, digest: str) -> Decision | None:
         key = key_from_digest(digest)
         decision = self._storage.primary.get(key)
         return None if decision is None else by_digest({key: decision}).get(digest)
+
+
+def _replaces(decision: Decision, over: str | None, before: Decision) -> bool:
+    """Returns whether a decision replaces the one before: they differ, and `over` is the tag of that one."""
+    return over is not None and before != decision and record_tag(serialization.dump_decision(before)) == over
+
+
+def _audit_record(decision: Decision, before: Decision | None, origin: dict[str, str]) -> AuditRecord:
+    return AuditRecord(
+        at=time.time(),
+        digest=decision.key.digest,
+        kernel=decision.key.kernel,
+        before=None if before is None else before.config.plain(),
+        asked=decision.config.plain(),
+        after=decision.config.plain(),
+        stands=True,
+        token=origin["token"],
+        request=origin["request"],
+        signer=origin.get("signer", ""),
+    )
+
+
+def _signature_name(signature: str) -> str:
+    return sha256(signature.encode()).hexdigest()
 
 
 @post("/decisions", status_code=200, **requires(Scope.PUBLISH, PublishRequest), summary="Publish a decision")
@@ -105,15 +121,19 @@ async def publish(request: ServiceRequest, data: PublishRequest) -> ASGIApp:
     if context.signers:
         origin["signer"] = _signer(context.signers, decision, data)
     try:
-        current, record = await context.run(request.app.state.publisher.publish, decision, data.over, origin)
+        signature = data.signature if context.signers else ""
+        publisher = request.app.state.publisher
+        current, record = await context.run(publisher.publish, decision, data.over, origin, signature)
     finally:
         context.record_cache.invalidate([decision.key.digest])
-    context.metrics.publishes.labels("stands" if record.stands else "another stands").inc()
-    request.app.state.log.audit(msgspec.to_builtins(record))
-    accepted = b"true" if record.stands else b"false"
+    stands = current == decision
+    context.metrics.publishes.labels("stands" if stands else "another stands").inc()
+    if record is not None:
+        request.app.state.log.audit(msgspec.to_builtins(record))
+    accepted = b"true" if stands else b"false"
     return raw_response(
         b'{"stands":%s,"standing":%s}' % (accepted, serialization.dump_decision(current)),
-        200 if record.stands or data.over is None else 409,
+        200 if stands or data.over is None else 409,
     )
 
 
@@ -146,4 +166,4 @@ def _signer(signers: dict[bytes, str], decision: Decision, data: PublishRequest)
 async def list_audit(request: ServiceRequest) -> Stream:
     """Returns publications, oldest first, one per line."""
     store = context_of(request).storage.primary
-    return await lines_response(request, lambda: (body for _, body in store.entries(AUDIT_NAMESPACE)))
+    return await lines_response(request, lambda: all_bodies(store))

@@ -14,8 +14,9 @@ from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.ports.store import Store
 from tunewright.stores import locations, serialization
-from tunewright.stores.capabilities import KeepsNamespaces
+from tunewright.stores.capabilities import KeepsLogs, KeepsNamespaces
 from tunewright.stores.circuit_breaker import CircuitBreakerStore
+from tunewright.stores.statistics import LogEntry
 
 log = LazyLogger(__name__)
 
@@ -44,6 +45,21 @@ def by_digest(decisions: dict[Key, Decision]) -> dict[str, Decision]:
         if decoded.key.digest == key.digest:
             complete[key.digest] = decoded
     return complete
+
+
+def open_primary(location: str) -> Any:
+    """Opens the primary store of a service, as the service itself does: what it acknowledges survives a power cut."""
+    return _require_primary(locations.open_authoritative(location))
+
+
+def _require_primary(store: Store) -> Any:
+    """Returns a durable store; raises StoreError if it cannot keep what a service needs."""
+    if not isinstance(store, KeepsNamespaces) or not isinstance(store, KeepsLogs):
+        raise StoreError(
+            f"{type(store).__name__} cannot keep the tokens and the audit log of a service; "
+            "use SQLite, PostgreSQL or Redis as the last store"
+        )
+    return locations.make_durable(store)
 
 
 class CacheTier:
@@ -98,12 +114,7 @@ class ServiceStorage:
         *caches, primary = locations.open_each(location)
         self.location = location
         self.caches = [CacheTier(store) for store in caches]
-        self.primary: Any = CircuitBreakerStore(primary, max_pause=RETRY_SECONDS)
-        if not isinstance(self.primary, KeepsNamespaces):
-            raise StoreError(
-                f"{type(primary).__name__} cannot keep the tokens of a service; "
-                "use SQLite, PostgreSQL or Redis as the last store"
-            )
+        self.primary: Any = CircuitBreakerStore(_require_primary(primary), max_pause=RETRY_SECONDS)
 
     def records(self, digests: Sequence[str]) -> dict[str, bytes]:
         """Returns existing records, from the first store that has them; raises StoreError if the primary fails."""
@@ -119,12 +130,20 @@ class ServiceStorage:
             decisions |= stored
         return {digest: serialization.dump_decision(decision) for digest, decision in decisions.items()}
 
-    def put(self, decision: Decision, *, replace: bool) -> Decision:
-        """Stores a decision in the primary store, then in the caches; returns the one that is current."""
-        current: Decision = self.primary.put(decision, replace=replace)
+    def put_logged(self, decision: Decision, over: Decision | None, entry: LogEntry) -> bool:
+        """Stores a decision in place of `over`, and a log entry, in the primary store; then the decision in the caches.
+
+        Returns False, and changes nothing, if another decision is current or the log ends with another entry.
+        """
+        if not self.primary.put_logged(decision, over, entry):
+            return False
+        self.update_caches(decision)
+        return True
+
+    def update_caches(self, decision: Decision) -> None:
+        """Tells the caches which decision is current for its key."""
         for cache in self.caches:
-            cache.update(current)
-        return current
+            cache.update(decision)
 
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
         """Returns the decisions of `keys` in the primary store."""

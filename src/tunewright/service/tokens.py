@@ -16,10 +16,10 @@ from hmac import compare_digest
 import msgspec
 
 from tunewright.errors import SettingsError, WireError
-from tunewright.stores import serialization
+from tunewright.stores import namespaces, serialization
 from tunewright.stores.capabilities import KeepsNamespaces
 
-TOKEN_NAMESPACE = "service:tokens"
+TOKEN_NAMESPACE = namespaces.TOKENS.name
 """The namespace of tokens; clients cannot access namespaces that begin with `service:`."""
 
 REQUESTS_PER_SECOND, MAX_BODY_BYTES = 500.0, 16 << 20

@@ -1,1 +1,1 @@
-"""Bundles packed, checked on arrival and raced again."""
+"""Bundles packed, pushed and pulled, checked on arrival and raced again."""

@@ -105,7 +105,7 @@ def _race_within(
     budget: Budget, decisions: Iterable[Decision], arrival: ArrivalCheck, on_result: Callable[[ReraceResult], None]
 ) -> Iterator[ReraceResult]:
     for decision in decisions:
-        if not budget.grant():
+        if budget.left() <= 0 or not budget.grant(essential=True):  # there is no final race to keep time for
             return
         budget.spend()
         result = arrival.rerace(decision)

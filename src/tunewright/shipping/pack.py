@@ -60,8 +60,10 @@ def attachments(session: Session, decisions: Sequence[Decision], kernels: Iterab
     for label in artifacts.read_labels(cache):
         # A kernel with variants has a source of its own, from which those of its variants cannot be told.
         is_current = label.source in sources or label.kernel in with_variants
-        if is_current and (label.kernel, _knobs(label.config)) in packed:
-            yield Attachment("build", label.name, artifacts.artifact_path(cache, label.name).read_bytes(), label)
+        if not is_current or (label.kernel, _knobs(label.config)) not in packed:
+            continue
+        if (kept := artifacts.read_intact(artifacts.artifact_path(cache, label.name))) is not None:
+            yield Attachment("build", label.name, *kept)
     for decision in decisions:
         if (body := transcripts.encode_for_bundle(session.store, decision)) is not None:
             yield Attachment("race", decision.key.digest, body)

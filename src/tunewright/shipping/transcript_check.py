@@ -16,8 +16,8 @@ from tunewright.stores.transcripts import Transcript
 TOLERANCE = 1e-5
 """Relative error of a ratio of samples stored in four bytes, with some room."""
 
-SECOND_LOOK_ROUNDS = (4, 8)
-"""Rounds after which gross losers are dropped a second time, depending on the clock."""
+SECOND_LOOK_ROUNDS = (4, 6, 8)
+"""Rounds after which gross losers are dropped a second time, depending on the clock and the version."""
 
 
 def find_inconsistency(transcript: Transcript, decision: Decision) -> str | None:

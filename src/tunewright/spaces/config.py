@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 Value = bool | int | float | str
@@ -14,13 +15,23 @@ VARIANT = "variant"
 
 
 def plain(value: Any) -> Value:
-    """Returns `value` as a plain Python value, so that a numpy scalar and an int make the same config."""
-    if isinstance(value, Value):
-        return value
-    item = getattr(value, "item", None)
-    if item is not None and isinstance(unwrapped := item(), Value):
-        return unwrapped
-    raise TypeError(f"a knob's value is a bool, int, float or str, not {type(value).__name__}: {value!r}")
+    """Returns `value` as a plain Python value: a numpy scalar and an int make the same config; an enum is its name."""
+    if type(value) in _PLAIN:
+        plain_value: Value = value
+        return plain_value
+    if isinstance(value, Enum):
+        return value.name
+    if hasattr(value, "item"):
+        try:
+            return plain(value.item())
+        except (ValueError, RuntimeError, RecursionError):  # an array with several elements
+            pass
+    for kind in (int, float, str):
+        if isinstance(value, kind):  # a subclass, which a store would not keep
+            return kind(value)
+    raise TypeError(
+        f"a knob's value is a bool, int, float or str, or of an enum, not {type(value).__name__}: {value!r}"
+    )
 
 
 class Config(Mapping[str, Value]):

@@ -38,7 +38,8 @@ class Feature:
     def column(self, knobs: Sequence[Knob], codes: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         """Returns the feature of each row, given the knobs it reads and their code columns."""
         rows, inverse = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
-        values = [self._evaluate(tuple(k.values[int(c)] for k, c in zip(knobs, row, strict=True))) for row in rows]
+        settings = (tuple(k.given(k.values[int(c)]) for k, c in zip(knobs, row, strict=True)) for row in rows)
+        values = [self._evaluate(setting) for setting in settings]
         return np.array(values, dtype=np.float64)[inverse.reshape(-1)]
 
     def _evaluate(self, values: tuple[Any, ...]) -> float:

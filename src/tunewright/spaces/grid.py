@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -20,6 +20,9 @@ BLOCK = 1 << 20
 
 MAX_ROWS = 100_000_000
 """The largest number of rows that is enumerated for one island; sampling and local moves still work beyond it."""
+
+MAX_RANGED = 1 << 20
+"""The largest number of combinations that is enumerated for an island with a range."""
 
 DRAWS = 1 << 15
 """Rows drawn at once by rejection sampling."""
@@ -50,19 +53,33 @@ class Island:
             raise SpaceError(
                 f"{self.combinations:.2g} combinations of connected knobs cannot be numbered; sample instead"
             )
+        if self.combinations > MAX_RANGED and any(knob.range is not None for knob in self.knobs):
+            raise SpaceError(
+                f"{self.combinations:,} combinations of ranges are searched, not enumerated; "
+                "give the ranges larger steps if too few of them satisfy the rules"
+            )
         blocks: list[list[NDArray[Any]]] = []
-        self._extend([], 0, blocks)
+        for block in self._extend([], 0):
+            blocks.append(block)
+            if sum(len(part[0]) for part in blocks) > MAX_ROWS:
+                raise SpaceError(f"more than {MAX_ROWS:,} feasible rows; add rules, or search by sampling")
         return [
             np.concatenate([block[i] for block in blocks]) if blocks else np.empty(0, _dtype(knob))
             for i, knob in enumerate(self.knobs)
         ]
 
-    def _extend(self, bound: list[NDArray[Any]], depth: int, blocks: list[list[NDArray[Any]]]) -> None:
+    def first(self) -> dict[str, int] | None:
+        """Returns the codes of the first feasible row, without enumerating the others; None if there is none."""
+        if not self.rules:
+            return {self.knobs[0].name: 0}
+        if (block := next(self._extend([], 0), None)) is None:
+            return None
+        return {knob.name: int(column[0]) for knob, column in zip(self.knobs, block, strict=True)}
+
+    def _extend(self, bound: list[NDArray[Any]], depth: int) -> Iterator[list[NDArray[Any]]]:
         """Adds one knob, drops the rows its rules forbid, and recurses; depth first, a block at a time."""
         if depth == len(self.knobs):
-            blocks.append(bound)
-            if sum(len(block[0]) for block in blocks) > MAX_ROWS:
-                raise SpaceError(f"more than {MAX_ROWS:,} feasible rows; add rules, or search by sampling")
+            yield bound
             return
         knob = self.knobs[depth]
         values = np.arange(len(knob), dtype=_dtype(knob))
@@ -79,7 +96,7 @@ class Island:
             else:
                 extended = [np.repeat(column, len(knob)) for column in part] + [np.tile(values, shape[0])]
             if len(extended[0]):
-                self._extend(extended, depth + 1, blocks)
+                yield from self._extend(extended, depth + 1)
 
     def _mask(self, rule: Rule, codes: list[NDArray[Any]]) -> Mask:
         places = [self.place[name] for name in rule.reads]
@@ -116,6 +133,8 @@ class Island:
 
     def sample(self, rng: np.random.Generator, count: int) -> list[NDArray[Any]]:
         """Returns `count` uniform random rows, with replacement; enumerates only if rejection sampling fails."""
+        if not self.rules and self.knobs[0].range is not None:
+            return [self.knobs[0].draw(rng, count).astype(_dtype(self.knobs[0]))]
         if not self.rules or "rows" in self.__dict__:
             if not len(self):
                 raise SpaceError(NO_CONFIG)
@@ -124,7 +143,7 @@ class Island:
         parts: list[list[NDArray[Any]]] = []
         count_found = 0
         for _ in range(MAX_DRAWS):
-            columns = [rng.integers(len(knob), size=DRAWS).astype(_dtype(knob)) for knob in self.knobs]
+            columns = [knob.draw(rng, DRAWS).astype(_dtype(knob)) for knob in self.knobs]
             rows = np.flatnonzero(self.feasible(columns))
             parts.append([column[rows] for column in columns])
             count_found += len(rows)
@@ -147,6 +166,11 @@ class Grid:
     def size(self) -> int:
         """The number of feasible configs; enumerates on first use."""
         return prod(len(island) for island in self.islands)
+
+    def first(self) -> dict[str, int] | None:
+        """Returns the codes of a first config, without enumerating the others; None if there is none."""
+        firsts = [island.first() for island in self.islands]
+        return None if None in firsts else {name: code for first in firsts if first for name, code in first.items()}
 
     def codes_at(self, index: int) -> dict[str, int]:
         """Returns the code of each knob at one index."""

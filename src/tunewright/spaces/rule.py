@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from tunewright.errors import SpaceError
 from tunewright.spaces.config import VARIANT, Value, plain
+from tunewright.spaces.ranges import Range
 
 Mask = NDArray[np.bool_]
 
@@ -24,43 +26,85 @@ _EVALUATION_ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, Lo
 class Knob:
     """A tunable parameter; its values are ordered, usually from small to large.
 
+    Values are bools, numbers, texts or members of an enum; a numpy array is a list of its elements, and a `Range` is
+    searched without being listed. Stores keep an enum by name; the kernel and rules get the member.
+
     `numerics` are the values that change the numbers a kernel computes (fast-math, TF32, flush-to-zero). They are
     left out unless `tune(..., numerics=[...])` allows them.
 
     Example: `Knob("tile", [16, 32, 64])`
     """
 
-    def __init__(self, name: str, values: Iterable[Any], *, numerics: Iterable[Any] = ()) -> None:
+    def __init__(self, name: str, values: Iterable[Any] | Range, *, numerics: Iterable[Any] = ()) -> None:
         if not name.isidentifier() or name == VARIANT:
             raise SpaceError(f"a knob's name is an identifier other than {VARIANT!r}, not {name!r}")
-        try:
-            allowed = tuple(plain(value) for value in values)
-        except TypeError as error:
-            raise SpaceError(f"knob {name!r}: {error}") from error
-        if not allowed:
-            raise SpaceError(f"knob {name!r} has no values; give at least one")
-        if len(set(allowed)) != len(allowed):
-            raise SpaceError(f"knob {name!r} lists a value twice: {', '.join(map(repr, allowed))}")
-        self.name, self.values, self.numerics = name, allowed, frozenset(map(plain, numerics))
-        if unknown := self.numerics - set(allowed):
+        self.name, self.range = name, values if isinstance(values, Range) else None
+        self.members: dict[str, Enum] = {}
+        listed = () if isinstance(values, Range) else self._listed(values)
+        self._values = listed
+        self.numerics = frozenset(map(plain, numerics))
+        if unknown := self.numerics - set(listed):
             raise SpaceError(f"numerics of knob {name!r} lists {', '.join(map(repr, unknown))}, which it cannot have")
 
+    def _listed(self, values: Iterable[Any]) -> tuple[Value, ...]:
+        """Returns listed values as plain ones, and keeps the members of enums."""
+        try:
+            given = list(values)
+            allowed = tuple(plain(value) for value in given)
+        except TypeError as error:
+            raise SpaceError(f"knob {self.name!r}: {error}") from error
+        if not allowed:
+            raise SpaceError(f"knob {self.name!r} has no values; give at least one")
+        if len(set(allowed)) != len(allowed):
+            raise SpaceError(f"knob {self.name!r} lists a value twice: {', '.join(map(repr, allowed))}")
+        if any(value != value for value in allowed):  # noqa: PLR0124 - NaN
+            raise SpaceError(f"knob {self.name!r} has a NaN, which equals no value; leave it out")
+        self.members = {value.name: value for value in given if isinstance(value, Enum)}
+        return allowed
+
     def __repr__(self) -> str:
-        return f"Knob({self.name!r}, {list(self.values)})"
+        return f"Knob({self.name!r}, {self.range if self.range is not None else list(self.values)!r})"
+
+    def __str__(self) -> str:
+        """The values, as a person reads them."""
+        return str(self.range) if self.range is not None else ", ".join(map(str, self.values))
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.values if self.range is None else self.range)
+
+    @cached_property
+    def values(self) -> tuple[Value, ...]:
+        """All values, in order; those of a range are computed when they are first needed one by one."""
+        return self._values if self.range is None else tuple(self.range)
 
     def exact(self) -> Knob:
         """Returns this knob without the values that change numerics."""
-        values = [value for value in self.values if value not in self.numerics]
+        if not self.numerics:
+            return self
+        values = [self.given(value) for value in self.values if value not in self.numerics]
         if not values:
             raise SpaceError(f"every value of {self.name!r} changes numerics; allow it: numerics=[{self.name!r}]")
-        return Knob(self.name, values) if self.numerics else self
+        return Knob(self.name, values)
+
+    def given(self, value: Value) -> Any:
+        """Returns a value as kernels and rules get it: the member of an enum instead of its name."""
+        return self.members.get(value, value) if self.members else value  # type: ignore[arg-type]
+
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[Any]:
+        """Returns the codes of random values, with replacement; those of a range are uniform on its scale."""
+        return rng.integers(len(self), size=count) if self.range is None else self.range.draw(rng, count)
+
+    def moves(self, code: int) -> Iterable[int]:
+        """Returns the codes to try from one: all others, or some at growing distances in a range."""
+        if self.range is not None:
+            return self.range.around(code)
+        return (other for other in range(len(self)) if other != code)
 
     @cached_property
     def column(self) -> NDArray[Any]:
         """The values as an array for rules; bools count as 0 and 1, as in Python's own arithmetic."""
+        if self.members:
+            return np.array([self.given(value) for value in self.values], dtype=object)
         kinds = {type(value) for value in self.values}
         if kinds <= {bool, int} and all(abs(int(value)) < 1 << 62 for value in self.values):
             return np.array(self.values, dtype=np.int64)
@@ -96,7 +140,7 @@ class Rule:
     def __repr__(self) -> str:
         return f"Rule({self.reason!r} of {', '.join(self.reads)})"
 
-    def broken_by(self, settings: Mapping[str, Value]) -> bool:
+    def broken_by(self, settings: Mapping[str, Any]) -> bool:
         """Whether `settings`, which has a value for every knob that is read, breaks this rule."""
         return not self._holds(tuple(settings[name] for name in self.reads))
 
@@ -123,7 +167,7 @@ class Rule:
         for row in np.unique(np.linspace(0, mask.size - 1, min(mask.size, CHECKED_ROWS)).astype(np.int64)):
             where = np.unravel_index(row, shape)
             values = tuple(
-                knob.values[int(np.broadcast_to(column, shape)[where])]
+                knob.given(knob.values[int(np.broadcast_to(column, shape)[where])])
                 for knob, column in zip(knobs, codes, strict=True)
             )
             if bool(mask[where]) != self._holds(values):
@@ -137,7 +181,7 @@ class Rule:
         mask = np.empty(len(columns[0]), dtype=bool)
         for row, combination in enumerate(zip(*columns, strict=True)):
             if (holds := results.get(combination)) is None:
-                values = tuple(knob.values[code] for knob, code in zip(knobs, combination, strict=True))
+                values = tuple(knob.given(knob.values[code]) for knob, code in zip(knobs, combination, strict=True))
                 holds = results[combination] = self._holds(values)
             mask[row] = holds
         return mask.reshape(shape)

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.errors import SpaceError
-from tunewright.spaces.config import VARIANT, Config, Value
+from tunewright.spaces.config import VARIANT, Config, Value, plain
 from tunewright.spaces.feature import Feature
 from tunewright.spaces.grid import Grid, Indices
+from tunewright.spaces.ranges import Range
 from tunewright.spaces.rule import Knob, Rule
 
-__all__ = ["Knob", "Rule", "Space", "Variant"]
+__all__ = ["Knob", "Range", "Rule", "Space", "Variant"]
 
 PAGE = 4096
 
@@ -134,6 +135,11 @@ class Space:
         variant_knobs = [knob.name for variant in self.variants for knob in variant.knobs]
         return tuple(dict.fromkeys(([VARIANT] if self.variants else []) + [k.name for k in self.knobs] + variant_knobs))
 
+    @cached_property
+    def has_ranges(self) -> bool:
+        """Whether a knob has a range of values: then the space is sampled, not enumerated."""
+        return any(knob.range is not None for grid in self._grids.values() for knob in grid.knobs)
+
     @property
     def combinations(self) -> int:
         """The number of settings before rules are applied."""
@@ -159,15 +165,18 @@ class Space:
                 f"no variant is given; variants: {names}" if name is None else f"no variant {name!r}; variants: {names}"
             ]
         knobs = {knob.name: knob for knob in self._grids[name if self.variants else None].knobs}
-        given = [n for n in config if not (self.variants and n == VARIANT)]
-        problems = [f"it sets {_unknown(n, list(knobs))}" for n in given if n not in knobs]
+        named = [n for n in config if not (self.variants and n == VARIANT)]
+        problems = [f"it sets {_unknown(n, list(knobs))}" for n in named if n not in knobs]
         problems += [f"it does not set {n!r}" for n in knobs if n not in config]
         problems += [
-            f"{n}={config[n]!r} is not allowed; allowed: {', '.join(map(repr, knob.values))}"
+            f"{n}={config[n]!r} is not allowed; allowed: {_allowed(knob)}"
             for n, knob in knobs.items()
-            if n in config and config[n] not in knob.codes
+            if n in config and not _has(knob, config[n])
         ]
-        return problems or [rule.reason for rule in self._rules_of(name) if rule.broken_by(config)]
+        if problems or not (rules := self._rules_of(name)):
+            return problems
+        given = {n: knob.given(plain(config[n])) for n, knob in knobs.items()}
+        return [rule.reason for rule in rules if rule.broken_by(given)]
 
     def _rules_of(self, variant: Any) -> tuple[Rule, ...]:
         return self.rules + tuple(rule for v in self.variants if v.name == variant for rule in v.rules)
@@ -176,7 +185,10 @@ class Space:
         """Returns `config` as a `Config` of this space; raises SpaceError with the reasons if it is not in it."""
         if problems := self.objections(config):
             raise SpaceError(f"{dict(config)} is not in the space: {'; '.join(problems)}")
-        return Config(config)
+        # As the knobs have them: 16.0 and True equal 16 and 1, but are not the same to a kernel.
+        knobs = {knob.name: knob for knob in self._grids[config[VARIANT] if self.variants else None].knobs}
+        own = {name: knob.values[knob.codes[plain(config[name])]] for name, knob in knobs.items()}
+        return Config({**config, **own})
 
     def __getitem__(self, index: int) -> Config:
         for variant, grid in self._grids.items():
@@ -306,8 +318,8 @@ class Space:
         moves = [
             (knob.name, code)
             for knob in grid.knobs
-            for code in range(len(knob))
-            if code != start[knob.name] and (reach is None or abs(code - start[knob.name]) <= reach)
+            for code in knob.moves(start[knob.name])
+            if reach is None or abs(code - start[knob.name]) <= reach
         ]
         if not moves:
             return []
@@ -336,6 +348,10 @@ class Space:
     @cached_property
     def first(self) -> Config:
         """The first config, which is the default if the user gives none."""
+        if self.has_ranges:  # too many configs to enumerate for one of them
+            for variant, grid in self._grids.items():
+                if (codes := grid.first()) is not None:
+                    return self._config(variant, grid, codes)
         try:
             return self[0]
         except IndexError:
@@ -350,6 +366,18 @@ def _warn(message: str) -> None:
     import warnings  # noqa: PLC0415 - only for old names
 
     warnings.warn(message, DeprecationWarning, stacklevel=3)
+
+
+def _has(knob: Knob, value: Any) -> bool:
+    """Whether a knob allows a value, which may be a numpy scalar or the member of an enum."""
+    try:
+        return plain(value) in knob.codes
+    except TypeError:
+        return False
+
+
+def _allowed(knob: Knob) -> str:
+    return str(knob) if knob.range is not None else ", ".join(map(repr, knob.values))
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -8,8 +8,23 @@ from typing import Protocol, runtime_checkable
 
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
+from tunewright.ports.store import Store
 from tunewright.stores.artifacts import ArtifactLabel
-from tunewright.stores.statistics import MissRecord, RetentionLimits, Revision, StoreStats, TrialCount
+from tunewright.stores.statistics import (
+    LogEntry,
+    MissRecord,
+    RefusedWrite,
+    RetentionLimits,
+    Revision,
+    StoreStats,
+    TrialCount,
+)
+
+FillToken = dict[str, object]
+"""The version of each decision in a cache, by the digest of its key; a key that is not listed was absent."""
+
+CHANGING = object()
+"""The version of a decision that another process changes right now: it cannot be filled."""
 
 
 @runtime_checkable
@@ -75,6 +90,23 @@ class HasPendingWrites(Protocol):
 
 
 @runtime_checkable
+class HasRefusedWrites(Protocol):
+    """Keeps the last writes that a remote store refused, so that somebody can look at them."""
+
+    def refused_writes(self) -> list[RefusedWrite]:
+        """Returns the writes that were refused, oldest first."""
+        ...
+
+    def drop_refused(self) -> int:
+        """Forgets them, and returns their number."""
+        ...
+
+    def retry_refused(self) -> int:
+        """Makes them pending writes again, as after a token got more rights; returns their number."""
+        ...
+
+
+@runtime_checkable
 class SupportsQuarantine(Protocol):
     """Cannot be changed, but can skip entries that were found bad on this machine."""
 
@@ -84,11 +116,35 @@ class SupportsQuarantine(Protocol):
 
 
 @runtime_checkable
-class SupportsFill(Protocol):
-    """Can cache the answers of slower stores."""
+class HasReleases(Protocol):
+    """Has releases of which an older one may be offered in place of the latest."""
 
-    def fill(self, decisions: Sequence[Decision]) -> None:
-        """Copies decisions of a slower store, in one write; existing ones are replaced."""
+    def require_fresh(self, cache: Path) -> None:
+        """Raises StoreError if what is offered is older than what this machine has seen, and remembers it if not."""
+        ...
+
+
+@runtime_checkable
+class SupportsFill(Protocol):
+    """Can cache the answers of slower stores, and never takes an old answer for a new one.
+
+    Whoever copies an answer takes a token first, then reads the slower store, then fills. Whoever changes a decision
+    forgets it here first, then changes it in the slower store, then fills with the token of `forget`.
+    """
+
+    def fill_token(self, keys: Sequence[Key]) -> FillToken:
+        """Returns the versions of the decisions that are here now; take it before the slower store is read."""
+        ...
+
+    def forget(self, keys: Sequence[Key], seconds: float) -> FillToken:
+        """Removes decisions that are about to change; for `seconds`, only the returned token can fill them."""
+        ...
+
+    def fill(self, decisions: Sequence[Decision], token: FillToken | None = None) -> int:
+        """Copies decisions of a slower store, in one write, and returns how many are copied or were here already.
+
+        With a token, a decision that changed here since it was taken is left alone; without one, all are replaced.
+        """
         ...
 
 
@@ -112,6 +168,44 @@ class KeepsNamespaces(Protocol):
 
     def clear(self, namespace: str, *, keep: int = 0) -> int:
         """Removes all but the newest `keep` entries and returns how many were removed."""
+        ...
+
+
+@runtime_checkable
+class KeepsLogs(Protocol):
+    """Keeps logs: namespaces to which an entry is added together with the decision that it describes."""
+
+    def put_logged(self, decision: Decision, over: Decision | None, entry: LogEntry) -> bool:
+        """Stores `decision` in place of `over` and appends `entry`, both or neither.
+
+        Returns False, and changes nothing, if another decision is current or the log ends with another entry.
+        """
+        ...
+
+    def last_entry(self, log: str) -> tuple[str, bytes] | None:
+        """Returns the last entry of a log as it is stored, even if it is damaged."""
+        ...
+
+    def drop_entries(self, namespace: str, names: Sequence[str]) -> None:
+        """Removes the entries under `names`."""
+        ...
+
+
+@runtime_checkable
+class SupportsSync(Protocol):
+    """Acknowledges writes before they are on the disk, and can wait for it; other stores leave it to their server."""
+
+    def sync(self) -> None:
+        """Waits until a power cut loses nothing that was acknowledged so far."""
+        ...
+
+
+@runtime_checkable
+class SupportsDurability(SupportsSync, Protocol):
+    """Can do so with every write."""
+
+    def durable(self) -> Store:
+        """Returns the same store, whose acknowledged writes survive a power cut."""
         ...
 
 

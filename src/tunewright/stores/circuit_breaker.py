@@ -8,13 +8,14 @@ from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
-from tunewright.errors import StoreError
+from tunewright.errors import StoreError, WriteRefused
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
 from tunewright.stores.capabilities import (
     CountsTrials,
+    KeepsLogs,
     KeepsNamespaces,
     KeepsRevisions,
     RecordsMisses,
@@ -31,13 +32,20 @@ MIN_PAUSE, MAX_PAUSE = 1.0, 60.0
 PAUSE_FACTOR = 4
 """The pause is at least this many times as long as the failed call: a dead store takes a fifth of the time."""
 
+
+def method_names(capability: type) -> tuple[str, ...]:
+    """Returns the names of the methods of a capability."""
+    return tuple(name for name in vars(capability) if not name.startswith("_"))
+
+
 CAPABILITY_METHODS = {
-    capability: tuple(name for name in vars(capability) if not name.startswith("_"))
+    capability: method_names(capability)
     for capability in (
         SupportsLeases,
         RecordsMisses,
         KeepsRevisions,
         KeepsNamespaces,
+        KeepsLogs,
         CountsTrials,
         SupportsMaintenance,
         SupportsFill,
@@ -69,6 +77,9 @@ class CircuitBreaker:
         epoch, began = self._enter(), self._clock()
         try:
             result = function(*args, **options)
+        except WriteRefused:
+            self._succeeded(epoch)  # it answered: refused is not unreachable
+            raise
         except StoreError as error:
             self._failed(epoch, error, self._clock() - began)
             raise

@@ -12,6 +12,7 @@ from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.device import Device
 from tunewright.model.key import Key
 from tunewright.ports.store import Store
+from tunewright.stores.records import RecordReader
 
 NearestDecisions = list[tuple[Decision, dict[str, tuple[str, str]]]]
 """Decisions with the fields in which their keys differ from the one that was looked up."""
@@ -20,6 +21,8 @@ TIERS = tuple(Tier)
 
 SAME_QUESTION_TIERS = (Tier.EXACT, Tier.ALIAS, Tier.BUCKET)
 """Tiers that answer the question itself; the others answer a similar one."""
+
+_reader = RecordReader("the store")
 
 _VENDOR_WORDS = frozenset(("nvidia", "amd", "intel", "inc", "corporation", "cpu", "gpu", "processor", "graphics"))
 
@@ -33,19 +36,25 @@ def find_decision(
     architecture. Answers to similar questions are skipped unless `allow_similar`.
     """
     exact = problem.exact or problem.key
-    stored = store.get_many([exact] if exact == problem.key else [exact, problem.key])
+    stored = _reader.readable(store.get_many([exact] if exact == problem.key else [exact, problem.key]))
     for key, tier in ((exact, Tier.EXACT), (problem.key, Tier.BUCKET)):
         if (decision := stored.get(key)) is not None and decision.config in problem.space:
             return _with_tier(decision, tier)
     ranked = sorted(
         ((*_rank(exact, decision, problem, aliases), decision.key.digest), decision)
         for decision in store.relatives(exact)
-        if decision.config in problem.space
+        if _reader.is_readable(decision) and decision.config in problem.space
     )
     for (number, _, _), decision in ranked:
         if allow_similar or TIERS[number] in SAME_QUESTION_TIERS:
             return _with_tier(decision, TIERS[number])
     return None
+
+
+def readable_decision(store: Store, key: Key) -> Decision | None:
+    """Returns the decision for exactly this key; None if its record is malformed."""
+    decision = store.get(key)
+    return decision if decision is not None and _reader.is_readable(decision) else None
 
 
 def _rank(key: Key, decision: Decision, problem: Problem, aliases: Mapping[str, str]) -> tuple[int, float]:
@@ -66,11 +75,14 @@ def _with_tier(decision: Decision, tier: Tier) -> Decision:
 
 
 def _is_same_device(left: Device, right: Device, aliases: Mapping[str, str]) -> bool:
-    """Returns whether two devices are the same model under two names."""
+    """Returns whether two devices are the same model under two names, or one that offers the same.
+
+    A hypervisor may hide instruction sets of a model; only a declared alias says that this does not matter.
+    """
     if left == right:
         return True
     left_model, right_model = (aliases.get(device.model, device.model) for device in (left, right))
-    if left_model == right_model:
+    if left_model == right_model and not {left.model, right.model}.isdisjoint(aliases):
         return True
     if normalize_device_name(left_model) != normalize_device_name(right_model):
         return False

@@ -1,17 +1,11 @@
-"""Operations on whole stores and caches: merging stores, removing artifacts that are no longer used."""
+"""Merges one store into another."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from contextlib import suppress
-from pathlib import Path
 
 from tunewright.ports.store import Store
 from tunewright.stores import serialization
-
-MAX_UNUSED_SECONDS = 30 * 86400.0
-"""How long an artifact stays in the cache without being loaded, by default."""
 
 
 def merge_stores(source: Store, into: Store, *, replace: bool = False) -> dict[str, int]:
@@ -40,16 +34,3 @@ def merge_stores(source: Store, into: Store, *, replace: bool = False) -> dict[s
             into.record(key, new_trials)
             counts["trials"] += len(new_trials)
     return counts
-
-
-def remove_stale_artifacts(cache: Path, age: float | None) -> tuple[int, int]:
-    """Removes artifacts that were not loaded for `age` seconds; returns their number and size. They can be rebuilt."""
-    before = time.time() - (MAX_UNUSED_SECONDS if age is None else age)
-    count = freed = 0
-    for path in (cache / "artifacts").rglob("*"):
-        with suppress(OSError):
-            status = path.stat()
-            if path.is_file() and max(status.st_mtime, status.st_atime) < before:
-                path.unlink()
-                count, freed = count + 1, freed + status.st_size
-    return count, freed

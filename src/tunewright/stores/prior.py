@@ -12,6 +12,7 @@ from tunewright.ports.store import Store
 from tunewright.ports.strategy import Prior, Source
 from tunewright.spaces.config import Config
 from tunewright.stores.fallback import key_distance
+from tunewright.stores.records import RecordReader
 
 log = LazyLogger(__name__)
 
@@ -38,7 +39,7 @@ def collect_prior(store: Store, problem: Problem) -> tuple[Prior, tuple[Config, 
             trials = [trial for trial in store.trials(key) if trial.config in problem.space]
             if sum(trial.works for trial in trials) >= MIN_TRIALS:
                 sources.append(Source(", ".join(problem.key.differences(key)), trials))
-        nearest = store.get_many(keys[:NEAREST_SEEDS])
+        nearest = RecordReader("the store").readable(store.get_many(keys[:NEAREST_SEEDS]))
         seeds = [nearest[key].config for key in keys[:NEAREST_SEEDS] if key in nearest]
     except StoreError as error:
         log.warning("%s: the search starts without a prior, the store cannot be read: %s", problem.key.kernel, error)

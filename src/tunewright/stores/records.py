@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import compress, repeat
+from itertools import compress
+from operator import attrgetter
 from typing import TypeVar
 from zlib import crc32
 
@@ -19,13 +20,20 @@ log = LazyLogger(__name__)
 
 T = TypeVar("T")
 
-_LAST, _ends = serialization.SCHEMA_LAST, bytes.endswith
+_ends, _END = bytes.endswith, attrgetter("record_end")
 
 _RESIDUE = 0x2144DF1C
 """The CRC of any bytes that are followed by their own CRC, lowest byte first."""
 
 RELATED_PREFIX_BYTES = 8
 """How many bytes of the digest of related keys are indexed; matches are compared with the whole digest."""
+
+
+MAX_RECORD_BYTES = 1 << 20
+"""Bytes of a decision or a trial; no honest one comes near."""
+
+MAX_DECODED = 64
+"""Decisions of one look-up that are decoded at once, so that malformed ones are misses."""
 
 
 def checksum(body: bytes, context: bytes) -> int:
@@ -59,18 +67,26 @@ def _verify(body: bytes, crc: int, context: bytes) -> bytes:
     return body
 
 
+def _bounded(body: bytes) -> bytes:
+    if len(body) > MAX_RECORD_BYTES:
+        raise WireError(f"it has more than {MAX_RECORD_BYTES:,} bytes")
+    return body
+
+
 def read_decision(body: bytes, crc: int, digest: bytes) -> Decision:
     """Returns the decision in `body`; raises WireError if it is damaged, of another schema or for another key."""
-    return serialization.load_decision(_verify(body, crc, digest))
+    decision = serialization.load_decision(_bounded(_verify(body, crc, digest)))
+    check_digest(decision.key, digest)
+    return decision
 
 
 def _read_decision_lazily(body: bytes, crc: int, digest: bytes, key: Key) -> Decision:
-    return serialization.load_decision_lazily(_verify(body, crc, digest), key)
+    return serialization.load_decision_lazily(_bounded(_verify(body, crc, digest)), key)
 
 
 def read_trial(body: bytes, crc: int, digest: bytes) -> Trial:
     """Returns the trial in `body`; raises WireError if it is damaged, of another schema or of another journal."""
-    return serialization.load_trial(_verify(body, crc, digest))
+    return serialization.load_trial(_bounded(_verify(body, crc, digest)))
 
 
 def read_entry(body: bytes, crc: int, namespace: str, name: str) -> bytes:
@@ -98,6 +114,11 @@ def by_digest(keys: Sequence[Key]) -> dict[bytes, Key]:
     return dict(zip(map(bytes.fromhex, [key.digest for key in keys]), keys, strict=True))
 
 
+def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Returns the items in order, at most `size` in each part."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
 def related_prefix(key: Key) -> bytes:
     """Returns the indexed part of the digest that a key shares with related keys."""
     return bytes.fromhex(key.related_digest[: 2 * RELATED_PREFIX_BYTES])
@@ -106,6 +127,11 @@ def related_prefix(key: Key) -> bytes:
 def entry_context(namespace: str, name: str) -> bytes:
     """Returns the context of the checksum of an entry."""
     return f"{namespace}\0{name}".encode()
+
+
+def _all_end(bodies: Sequence[bytes], keys: Sequence[Key]) -> bool:
+    """Whether all records have the end of their keys, and none is too large."""
+    return max(map(len, bodies)) <= MAX_RECORD_BYTES and all(map(_ends, bodies, map(_END, keys)))
 
 
 class RecordReader:
@@ -120,9 +146,15 @@ class RecordReader:
         if key is None:
             return self.read_or_skip("a decision", read_decision, body, crc, digest)
         # Inlined: a look-up in a file takes hardly longer than this.
-        if body.__class__ is bytes and crc32(body, crc32(digest)) == crc and body.endswith(_LAST):
+        is_ours = body.__class__ is bytes and crc32(body, crc32(digest)) == crc and body.endswith(key.record_end)
+        if is_ours and len(body) <= MAX_RECORD_BYTES:
             return Decision.from_body(key, body, serialization.load_content)
         return self.read_or_skip("a decision", _read_decision_lazily, body, crc, digest, key)
+
+    def current(self, digest: bytes, body: bytes, crc: int, key: Key) -> Decision | None:
+        """Returns the decision in `body`, decoded: a writer must not take a malformed one for the current one."""
+        decision = self.decision(digest, body, crc, key)
+        return decision if decision is not None and self.is_readable(decision) else None
 
     def decisions(self, rows: Sequence[tuple[bytes, bytes, int]], keys: Mapping[bytes, Key]) -> dict[Key, Decision]:
         """Returns the valid decisions of rows that have the digest of one of `keys`, a body and its checksum."""
@@ -131,8 +163,9 @@ class RecordReader:
         digests, bodies, crcs = zip(*rows, strict=True)
         # All at once, which makes a batch fast: whole records of our schema are not decoded.
         with suppress(TypeError):  # damage can turn bytes into text, a number or NULL
-            if tuple(map(crc32, bodies, map(crc32, digests))) == crcs and all(map(_ends, bodies, repeat(_LAST))):
-                return Decision.from_bodies(map(keys.__getitem__, digests), bodies, serialization.load_content)
+            found = [keys[digest] for digest in digests]
+            if tuple(map(crc32, bodies, map(crc32, digests))) == crcs and _all_end(bodies, found):
+                return Decision.from_bodies(found, bodies, serialization.load_content)
         decisions = (self.decision(*row, keys[row[0]]) for row in rows)
         return {decision.key: decision for decision in decisions if decision is not None}
 
@@ -146,11 +179,21 @@ class RecordReader:
             digests, keys = list(compress(digests, mask)), list(compress(keys, mask))
         if set(map(crc32, present, map(crc32, digests))) == {_RESIDUE}:
             bodies = [value[:-4] for value in present]
-            if all(map(_ends, bodies, repeat(_LAST))):
+            if _all_end(bodies, keys):
                 return Decision.from_bodies(keys, bodies, serialization.load_content)
         rows = zip(digests, present, keys, strict=True)
         decisions = (self.decision(digest, *split_checksum(value), key) for digest, value, key in rows)
         return {decision.key: decision for decision in decisions if decision is not None}
+
+    def is_readable(self, decision: Decision) -> bool:
+        """Whether the record of a decision can be decoded, which happens on first use: it may be sealed nonsense."""
+        return self.read_or_skip("a decision", getattr, decision, "config") is not None
+
+    def readable(self, decisions: dict[Key, Decision]) -> dict[Key, Decision]:
+        """Returns those that can be decoded. A large batch is returned as it is: most of it is never used."""
+        if len(decisions) > MAX_DECODED:
+            return decisions
+        return {key: decision for key, decision in decisions.items() if self.is_readable(decision)}
 
     def read_or_skip(self, what: str, read: Callable[..., T], *args: object) -> T | None:
         """Returns `read(*args)`; None if the record is damaged."""

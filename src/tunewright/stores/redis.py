@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from tunewright.errors import StoreError, WireError
+from tunewright.errors import StoreError, WriteRefused
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.plugins import missing
+from tunewright.stores import redis_layout as layout
 from tunewright.stores import redis_scripts, serialization
+from tunewright.stores.capabilities import CHANGING, FillToken
+from tunewright.stores.deadline import Deadline
+from tunewright.stores.location_text import address_of
 from tunewright.stores.records import (
     RecordReader,
-    checksum,
+    batches,
     read_decision,
     read_key,
     split_checksum,
     with_checksum,
 )
+from tunewright.stores.redis_layout import PREFIX
+from tunewright.stores.redis_log import RedisLog
 from tunewright.stores.statistics import MissRecord
 
-PREFIX = "tunewright:1:"
-"""The beginning of all our keys; the number is the version of the layout."""
-
 TIMEOUT_SECONDS = 1.0
-"""Seconds to connect, and for each command."""
+"""Seconds for each command, connecting included."""
 
 KEYS_PER_COMMAND = 10_000
 PAGE = 1000
@@ -43,12 +47,13 @@ _ANYTHING = b"*"
 _HEX = re.compile(rb"[0-9a-f]{64}")
 
 
-class RedisStore:
+class RedisStore(RedisLog):
     """Decisions, trials, leases, namespaces and misses in one Redis (6.2 or later, not a cluster).
 
-    Connecting and each command end after one second; `?socket_timeout=0.2&socket_connect_timeout=0.2` in the location
-    changes that. Nothing is retried: a failure is a StoreError at once. A batch of keys is one MGET, every write one
-    round trip. Acknowledged writes are as safe as the server keeps them: `appendonly yes` for a record of truth.
+    Each command ends after one second, resolving the name of the server and connecting included, however slowly it
+    answers; `?socket_timeout=0.2` in the location changes that. Nothing is retried: a failure is a StoreError at once.
+    A batch of keys is one MGET, every write one round trip. Acknowledged writes are as safe as the server keeps them:
+    `appendonly yes` for a record of truth.
 
     With `?ttl=3600`, decisions expire after that many seconds: a cache. Every new decision is also published, so that
     processes that hold decisions in memory can listen to `invalidations`.
@@ -59,11 +64,13 @@ class RedisStore:
             import redis  # noqa: PLC0415 - optional; the error names the extra to install
             from redis.backoff import NoBackoff  # noqa: PLC0415 - the same
             from redis.retry import Retry  # noqa: PLC0415 - the same
+
+            from tunewright.stores.redis_connections import CONNECTIONS  # noqa: PLC0415 - the same
         except ImportError as error:
             raise missing("stores", "redis", error) from error
-        self.location = _redact(location)
+        self.location = address_of(location)
         self._expiry = 0 if seconds is None else max(1, round(1000 * seconds))
-        self._errors = (redis.RedisError, OSError)
+        self._errors, self._refusals = (redis.RedisError, OSError), (redis.exceptions.NoPermissionError,)
         self._reader = RecordReader(self.location)
         try:
             # The older protocol needs no handshake: a new connection costs no round trip before its first command.
@@ -71,20 +78,27 @@ class RedisStore:
                 location,
                 socket_timeout=TIMEOUT_SECONDS,
                 socket_connect_timeout=TIMEOUT_SECONDS,
+                connection_class=CONNECTIONS.get(location.partition("://")[0], CONNECTIONS["redis"]),
                 retry=Retry(NoBackoff(), 0),
                 protocol=2,
                 driver_info=None,
             )
             pool = self._redis.connection_pool
             pool.connection_class(**pool.connection_kwargs)  # does not connect, but rejects unknown options
-        except (ValueError, TypeError) as error:
-            raise StoreError(f"{self.location} is not a valid location of a Redis: {error}") from error
+            self._seconds = float(pool.connection_kwargs["socket_timeout"])
+        except (ValueError, TypeError):
+            # The message of the library may repeat the password.
+            raise StoreError(
+                f"{self.location} is not a valid location of a Redis; write redis://:PASSWORD@HOST:PORT/NUMBER, "
+                "with %2F for a slash in the password, and options that redis-py has"
+            ) from None
         script = self._redis.register_script
         self._put_script, self._forget_script = script(redis_scripts.PUT), script(redis_scripts.FORGET)
+        self._fill_script, self._invalidate_script = script(redis_scripts.FILL), script(redis_scripts.INVALIDATE)
         self._record_script = script(redis_scripts.RECORD)
         self._claim_script, self._release_script = script(redis_scripts.CLAIM), script(redis_scripts.RELEASE)
         self._keep_script, self._entries_script = script(redis_scripts.KEEP), script(redis_scripts.ENTRIES)
-        self._clear_script = script(redis_scripts.CLEAR)
+        self._clear_script, self._put_logged_script = script(redis_scripts.CLEAR), script(redis_scripts.PUT_LOGGED)
 
     @classmethod
     def at(cls, location: str) -> RedisStore:
@@ -95,20 +109,22 @@ class RedisStore:
         try:
             seconds = None if ttl is None else float(ttl)
         except ValueError as error:
-            raise StoreError(f"ttl={ttl!r} is not a number of seconds, in {_redact(location)}") from error
+            raise StoreError(f"ttl={ttl!r} is not a number of seconds, in {address_of(location)}") from error
         return cls(f"{address}?{urlencode(options)}", seconds=seconds)
 
     @contextmanager
     def _client(self, verb: str) -> Iterator[Any]:
-        """Yields the client; its errors become StoreErrors that name the server."""
+        """Yields the client, for one deadline; its errors become StoreErrors that name the server."""
         try:
-            yield self._redis
+            with Deadline(self._seconds):
+                yield self._redis
         except self._errors as error:
             raise self._failed(verb, error) from error
 
     def _failed(self, verb: str, error: Exception) -> StoreError:
         advice = "check that it runs and is reachable, or set another `store`"
-        return StoreError(f"cannot {verb} {self.location}: {str(error) or type(error).__name__}; {advice}")
+        kind = WriteRefused if isinstance(error, self._refusals) else StoreError
+        return kind(f"cannot {verb} {self.location}: {str(error) or type(error).__name__}; {advice}")
 
     def get(self, key: Key) -> Decision | None:
         """Returns the decision for exactly this key."""
@@ -120,7 +136,7 @@ class RedisStore:
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
         """Returns the decisions that exist for `keys`, in one round trip."""
         decisions: dict[Key, Decision] = {}
-        for batch in _batches(keys, KEYS_PER_COMMAND):
+        for batch in batches(keys, KEYS_PER_COMMAND):
             digests = [key.digest for key in batch]
             values = self._values(digests)
             found = self._reader.decisions_from_values(list(map(bytes.fromhex, digests)), values, batch)
@@ -136,12 +152,13 @@ class RedisStore:
         packed = f"*{len(digests) + 1}\r\n$4\r\nMGET{_KEY_HEADER}{_KEY_HEADER.join(digests)}\r\n".encode()
         pool = self._redis.connection_pool
         try:
-            connection = pool.get_connection()
-            try:
-                connection.send_packed_command([packed])
-                values: list[bytes | None] = connection.read_response()
-            finally:
-                pool.release(connection)
+            with Deadline(self._seconds):
+                connection = pool.get_connection()
+                try:
+                    connection.send_packed_command([packed])
+                    values: list[bytes | None] = connection.read_response()
+                finally:
+                    pool.release(connection)
         except self._errors as error:
             raise self._failed("read", error) from error
         return values
@@ -153,15 +170,53 @@ class RedisStore:
             stored = self._put([decision], replaceable)
             if stored is None:
                 return decision
-            current = self._reader.decision(bytes.fromhex(key.digest), *split_checksum(stored), key=key)
+            current = self._reader.current(bytes.fromhex(key.digest), *split_checksum(stored), key=key)
             if current is not None:
                 return current
             replaceable = stored
 
-    def fill(self, decisions: Sequence[Decision]) -> None:
-        """Copies decisions of a slower store, a thousand per round trip."""
-        for batch in _batches(decisions, PAGE):
-            self._put(batch, _ANYTHING)
+    def fill_token(self, keys: Sequence[Key]) -> FillToken:
+        """Returns which of the decisions are being changed now, or exist; only the others can be filled."""
+        token: FillToken = {}
+        for batch in batches(keys, KEYS_PER_COMMAND):
+            with self._client("read") as client:
+                marks = client.mget([layout.mark_key(key.digest) for key in batch])
+            token |= {key.digest: CHANGING for key, mark in zip(batch, marks, strict=True) if mark is not None}
+        return token
+
+    def forget(self, keys: Sequence[Key], seconds: float) -> FillToken:
+        """Removes decisions that are about to change, in one round trip."""
+        token = {key.digest: secrets.token_hex(8) for key in keys}
+        names = [name for digest in token for name in (layout.decision_key(digest), layout.mark_key(digest))]
+        marks = [text for pair in token.items() for text in pair]
+        with self._client("write to"):
+            self._invalidate_script(names, [max(1, round(1000 * seconds)), f"{PREFIX}changes", *marks])
+        return dict(token)
+
+    def fill(self, decisions: Sequence[Decision], token: FillToken | None = None) -> int:
+        """Copies decisions of a slower store, a thousand per round trip; with a token, only those that are absent."""
+        filled = 0
+        for batch in batches(decisions, PAGE):
+            if token is None:
+                self._put(batch, _ANYTHING)
+                filled += len(batch)
+            else:
+                filled += self._fill(batch, token)
+        return filled
+
+    def _fill(self, decisions: Sequence[Decision], token: FillToken) -> int:
+        keys = [f"{PREFIX}kernels"]
+        args: list[bytes | str | int] = [self._expiry, f"{PREFIX}changes"]
+        for decision in decisions:
+            key, digest, mark = decision.key, decision.key.digest, token.get(decision.key.digest, "")
+            if not isinstance(mark, str):
+                continue
+            keys += layout.decision_keys(key)
+            keys.append(layout.mark_key(digest))
+            body = with_checksum(serialization.dump_decision(decision), bytes.fromhex(digest))
+            args += [body, digest, key.kernel, mark]
+        with self._client("write to"):
+            return int(self._fill_script(keys, args))
 
     def _put(self, decisions: Sequence[Decision], replaceable: bytes) -> bytes | None:
         """Stores `decisions` where there is nothing or a `replaceable` value; returns the value that is in the way."""
@@ -169,7 +224,7 @@ class RedisStore:
         args: list[bytes | str | int] = [self._expiry, replaceable, f"{PREFIX}changes"]
         for decision in decisions:
             key, digest = decision.key, decision.key.digest
-            keys += [_decision_key(digest), _kernel_key(key.kernel), f"{PREFIX}kin:{key.related_digest}"]
+            keys += layout.decision_keys(key)
             args += [with_checksum(serialization.dump_decision(decision), bytes.fromhex(digest)), digest, key.kernel]
         with self._client("write to"):
             stored: bytes | None = self._put_script(keys, args)
@@ -177,14 +232,14 @@ class RedisStore:
 
     def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
         """Yields up to `limit` decisions of related keys."""
-        decisions = self._members(f"{PREFIX}kin:{key.related_digest}")
+        decisions = self._members(layout.related_key(key))
         related = (decision for decision in decisions if decision.key.related_digest == key.related_digest)
         return (decision for _, decision in zip(range(limit), related, strict=False))
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
         """Yields all decisions, or those of one kernel, read page by page."""
         for name in self._kernels(kernel):
-            yield from self._members(_kernel_key(name))
+            yield from self._members(layout.kernel_key(name))
 
     def _kernels(self, kernel: str | None) -> list[str]:
         if kernel is not None:
@@ -204,7 +259,7 @@ class RedisStore:
             values = self._values([digest.decode() for digest in digests]) if digests else []
             if expired := [digest for digest, value in zip(digests, values, strict=True) if value is None]:
                 with self._client("write to"):
-                    self._forget_script([index], [_decision_key(""), *expired])
+                    self._forget_script([index], [layout.decision_key(""), *expired])
             for digest, value in zip(digests, values, strict=True):
                 record = () if value is None else (*split_checksum(value), bytes.fromhex(digest.decode()))
                 if record and (decision := self._reader.read_or_skip("a decision", read_decision, *record)) is not None:
@@ -215,7 +270,7 @@ class RedisStore:
         if not trials:
             return
         batch = with_checksum(serialization.dump_journal(trials), bytes.fromhex(key.digest))
-        keys = [f"{PREFIX}kernels", _journals_key(key.kernel), _journal_key(key.digest)]
+        keys = [f"{PREFIX}kernels", layout.journals_key(key.kernel), layout.journal_key(key.digest)]
         with self._client("write to"):
             self._record_script(keys, [key.kernel, key.digest, serialization.dump_key(key), batch])
 
@@ -224,11 +279,11 @@ class RedisStore:
         digest, start = bytes.fromhex(key.digest), 0
         while True:
             with self._client("read") as client:
-                batches = client.lrange(_journal_key(key.digest), start, start + BATCHES_PER_PAGE - 1)
-            for batch in batches:
+                stored = client.lrange(layout.journal_key(key.digest), start, start + BATCHES_PER_PAGE - 1)
+            for batch in stored:
                 record = (*split_checksum(batch), digest)
-                yield from self._reader.read_or_skip("a batch of trials", _read_trials, *record) or ()
-            if len(batches) < BATCHES_PER_PAGE:
+                yield from self._reader.read_or_skip("a batch of trials", layout.read_trials, *record) or ()
+            if len(stored) < BATCHES_PER_PAGE:
                 return
             start += BATCHES_PER_PAGE
 
@@ -240,7 +295,7 @@ class RedisStore:
             yield decision.key
         for name in self._kernels(kernel):
             with self._client("read") as client:
-                bodies: dict[bytes, bytes] = client.hgetall(_journals_key(name))
+                bodies: dict[bytes, bytes] = client.hgetall(layout.journals_key(name))
             for digest, body in bodies.items():
                 raw = bytes.fromhex(digest.decode()) if _HEX.fullmatch(digest) else b""
                 if (key := self._reader.read_or_skip("a key", read_key, body, raw)) is not None and key not in seen:
@@ -259,9 +314,9 @@ class RedisStore:
     def fetch(self, namespace: str, names: Sequence[str]) -> dict[str, bytes]:
         """Returns the entries under `names` that exist and have not expired."""
         entries: dict[str, bytes] = {}
-        for batch in _batches(names, KEYS_PER_COMMAND):
+        for batch in batches(names, KEYS_PER_COMMAND):
             with self._client("read") as client:
-                bodies: list[bytes | None] = client.mget([_entry_prefix(namespace) + name for name in batch])
+                bodies: list[bytes | None] = client.mget([layout.entry_prefix(namespace) + name for name in batch])
             entries |= {name: body for name, body in zip(batch, bodies, strict=True) if body is not None}
         return entries
 
@@ -270,7 +325,7 @@ class RedisStore:
     ) -> bytes:
         """Stores `body` and returns what is now stored."""
         expiry = 0 if seconds is None else max(1, round(1000 * seconds))
-        keys = [_entry_prefix(namespace) + name, _order_key(namespace)]
+        keys = [layout.entry_prefix(namespace) + name, layout.order_key(namespace)]
         with self._client("write to"):
             stored = self._keep_script(keys, [name, body, expiry, int(replace)])
         return body if stored is None else bytes(stored)
@@ -281,21 +336,9 @@ class RedisStore:
         while after:
             with self._client("read"):
                 after, names, bodies = self._entries_script(
-                    [_order_key(namespace)], [_entry_prefix(namespace), after, PAGE]
+                    [layout.order_key(namespace)], [layout.entry_prefix(namespace), after, PAGE]
                 )
-            yield from zip((name.decode() for name in names), bodies, strict=True)
-
-    def clear(self, namespace: str, *, keep: int = 0) -> int:
-        """Removes all but the newest `keep` entries and returns how many were removed."""
-        if keep:
-            for _ in self.entries(namespace):
-                pass  # removes expired entries, so that only the others are counted
-        total, popped = 0, 1
-        while popped:
-            with self._client("write to"):
-                popped, removed = self._clear_script([_order_key(namespace)], [_entry_prefix(namespace), keep, PAGE])
-            total += removed
-        return total
+            yield from zip((name.decode(errors="replace") for name in names), bodies, strict=True)
 
     def record_misses(self, misses: Sequence[MissRecord]) -> None:
         """Adds misses to the totals of their keys, in one transaction."""
@@ -319,10 +362,12 @@ class RedisStore:
                     return
                 bodies = client.hmget(f"{PREFIX}wants", digests)
                 calls = client.hmget(f"{PREFIX}wants:calls", digests)
-                decisions = client.mget([_decision_key(digest.decode()) for digest in digests])
+                decisions = client.mget([layout.decision_key(digest.decode(errors="replace")) for digest in digests])
             start += PAGE
-            for (_, seconds), body, count, decision in zip(page, bodies, calls, decisions, strict=True):
-                miss = None if body is None or decision is not None else _read_miss(body, int(count or 0), seconds)
+            for (digest, seconds), body, count, decision in zip(page, bodies, calls, decisions, strict=True):
+                record = (body, digest, count, seconds)
+                is_missing = body is not None and decision is None
+                miss = self._reader.read_or_skip("a miss", layout.read_miss, *record) if is_missing else None
                 if miss is not None and kernel in (None, miss.key.kernel):
                     yield miss
 
@@ -332,60 +377,15 @@ class RedisStore:
         For processes that hold decisions in memory. Changes while the connection is down (which ends this with a
         StoreError) are lost: then listen again, and drop all decisions.
         """
-        with self._client("listen to") as client, client.pubsub(ignore_subscribe_messages=True) as subscription:
+        try:
+            yield from self._listen(seconds)
+        except self._errors as error:
+            raise self._failed("listen to", error) from error
+
+    def _listen(self, seconds: float) -> Iterator[str | None]:
+        with self._redis.pubsub(ignore_subscribe_messages=True) as subscription:
             subscription.subscribe(f"{PREFIX}changes")
             subscription.get_message(timeout=seconds)  # the server's confirmation
             while True:
                 message = subscription.get_message(timeout=seconds)
                 yield None if message is None else message["data"].decode(errors="replace")
-
-
-def _decision_key(digest: str) -> str:
-    return f"{PREFIX}decision:{digest}"
-
-
-def _kernel_key(kernel: str) -> str:
-    return f"{PREFIX}kernel:{kernel}"
-
-
-def _journal_key(digest: str) -> str:
-    return f"{PREFIX}journal:{digest}"
-
-
-def _journals_key(kernel: str) -> str:
-    return f"{PREFIX}journals:{kernel}"
-
-
-def _entry_prefix(namespace: str) -> str:
-    """Returns the beginning of the keys of entries; the length keeps «a:b», «c» apart from «a», «b:c»."""
-    return f"{PREFIX}shelf:{len(namespace)}:{namespace}:"
-
-
-def _order_key(namespace: str) -> str:
-    return f"{PREFIX}order:{namespace}"
-
-
-def _read_trials(journal: bytes, crc: int, digest: bytes) -> Sequence[Trial]:
-    """Returns the trials of a batch; raises WireError if it is damaged, of another schema or of another journal."""
-    if checksum(journal, digest) != crc:
-        raise WireError("its checksum does not match")
-    return serialization.load_journal(journal)
-
-
-def _read_miss(body: bytes, calls: int, seconds: float) -> MissRecord | None:
-    try:
-        miss = serialization.decode(body, MissRecord)
-    except WireError:
-        return None
-    return MissRecord(miss.key, calls, seconds, miss.target, miss.recipe)
-
-
-def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _redact(location: str) -> str:
-    """Returns a location without passwords and options, for messages."""
-    scheme, mark, rest = location.partition("?")[0].partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -18,6 +18,39 @@ return false
 that may be replaced (`*`: any), channel, then for each body, digest, kernel. Returns nothing, or the value in the way;
 values that are not strings are not ours and are replaced. The sets come first: a decision is never without them."""
 
+FILL = """
+local filled = 0
+for i = 2, #KEYS, 4 do
+  local body, digest, kernel, mark = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  if redis.call('EXISTS', KEYS[i]) == 0 and (redis.call('GET', KEYS[i + 3]) or '') == mark then
+    redis.call('SADD', KEYS[1], kernel)
+    redis.call('SADD', KEYS[i + 1], digest)
+    redis.call('SADD', KEYS[i + 2], digest)
+    if ARGV[1] == '0' then redis.call('SET', KEYS[i], body) else redis.call('SET', KEYS[i], body, 'PX', ARGV[1]) end
+    if mark ~= '' then
+      redis.call('DEL', KEYS[i + 3])
+      redis.call('PUBLISH', ARGV[2], digest)
+    end
+    filled = filled + 1
+  end
+end
+return filled
+"""
+"""Copies decisions that are absent and whose mark is still that of the token. KEYS: kernels, then for each the
+decision, its kernel, its related keys, its mark. ARGV: expiry, channel, then for each body, digest, kernel, mark or ''.
+Returns how many."""
+
+INVALIDATE = """
+for i = 1, #KEYS, 2 do
+  local digest, own = ARGV[i + 2], ARGV[i + 3]
+  if redis.call('EXISTS', KEYS[i + 1]) == 1 then own = 'contested' end
+  redis.call('SET', KEYS[i + 1], own, 'PX', ARGV[1])
+  if redis.call('UNLINK', KEYS[i]) == 1 then redis.call('PUBLISH', ARGV[2], digest) end
+end
+"""
+"""Removes decisions that are about to change and marks them. If one has a mark already, two processes change it, and
+neither may fill it. KEYS: for each the decision and its mark. ARGV: milliseconds, channel, for each digest and mark."""
+
 FORGET = """
 for i = 2, #ARGV do
   if redis.call('EXISTS', ARGV[1] .. ARGV[i]) == 0 then redis.call('SREM', KEYS[1], ARGV[i]) end
@@ -84,3 +117,23 @@ return {#popped / 2, gone}
 """
 """Removes the oldest entries. KEYS: order. ARGV: prefix of entries, how many to keep, how many to remove at most.
 Returns how many were removed, and how many of them had not expired."""
+
+PUT_LOGGED = """
+local standing = redis.pcall('GET', KEYS[2])
+if type(standing) == 'table' then standing = false end
+if (standing or '') ~= ARGV[2] then return 0 end
+local last = redis.call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES')
+if (last[1] or '') ~= ARGV[8] or redis.call('EXISTS', KEYS[5]) == 1 then return 0 end
+redis.call('ZADD', KEYS[6], (tonumber(last[2]) or 0) + 1, ARGV[7])
+redis.call('SET', KEYS[5], ARGV[9])
+redis.call('SADD', KEYS[1], ARGV[6])
+redis.call('SADD', KEYS[3], ARGV[5])
+redis.call('SADD', KEYS[4], ARGV[5])
+if ARGV[1] == '0' then redis.call('SET', KEYS[2], ARGV[4]) else redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[1]) end
+redis.call('PUBLISH', ARGV[3], ARGV[5])
+return 1
+"""
+"""Stores a decision and appends an entry to a log. KEYS: kernels, decision, its kernel, its related keys, entry, order.
+ARGV: expiry, the value to replace or nothing, channel, body, digest, kernel, name of the entry, name of the last one,
+content of the entry. Returns 0, and changes nothing, if another value or another last entry is there. The file of a
+server has the whole script or nothing of it."""

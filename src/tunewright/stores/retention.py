@@ -1,4 +1,7 @@
-"""Retention: which records of a database go when there are too many, or when they are too old."""
+"""Retention: which records of a database are removed when there are too many, or when they are too old.
+
+A record is removed only if its kind says so: a table that is listed here, or a namespace that is declared as removable.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from typing import Any, NamedTuple, Protocol
 
+from tunewright.stores.namespaces import removable
 from tunewright.stores.statistics import RetentionLimits, StoreStats
 
 BATCH = 500
@@ -19,7 +23,7 @@ WINDOW = 20_000
 class RecordTable(NamedTuple):
     """A table of records in terms of SQL: its name, and expressions for the id, time and size of a record.
 
-    `order` sorts the records by age, by an index where there is one.
+    `order` sorts the records by age, by an index where there is one. `condition` limits it to some records.
     """
 
     kind: str
@@ -28,17 +32,19 @@ class RecordTable(NamedTuple):
     at: str
     size: str
     order: str
+    condition: str = "1 = 1"
 
 
 EXPENDABLE_TABLES = (
     RecordTable("trials", "trials", "id", "at", "length(body)", "id"),
     RecordTable("generations", "history", "id", "since", "length(body)", "id"),
     RecordTable("wants", "wants", "digest", "at", "length(key)", "at"),
-    RecordTable("entries", "entries", "id", "at", "length(body)", "id"),
 )
+ENTRIES_TABLE = RecordTable("entries", "entries", "id", "at", "length(body)", "id")
+"""Entries of namespaces: which of them may be removed, their kinds say."""
 DECISIONS_TABLE = RecordTable("decisions", "decisions", "digest", "since", "length(body)", "since")
 """Current decisions, which are what a store is for: they go last, if at all."""
-ALL_TABLES = (*EXPENDABLE_TABLES, DECISIONS_TABLE)
+ALL_TABLES = (*EXPENDABLE_TABLES, ENTRIES_TABLE, DECISIONS_TABLE)
 
 
 class TableRow(NamedTuple):
@@ -76,17 +82,24 @@ class RetentionTables(Protocol):
 def trim(tables: RetentionTables, limits: RetentionLimits) -> StoreStats:
     """Removes the records beyond `limits`, oldest first, and returns what was removed."""
     removed: Counter[str] = Counter()
+    expendable = _expendable(limits)
     if limits.age is not None:
         before = tables.now() - limits.age
-        for table in ALL_TABLES if limits.decisions else EXPENDABLE_TABLES:
+        for table in (*expendable, DECISIONS_TABLE) if limits.decisions else expendable:
             while sizes := tables.drop_older(table, before, BATCH):
                 _count(removed, table, sizes)
     if limits.bytes is not None:
         excess = tables.stats().bytes - limits.bytes
-        excess -= _drop_excess(tables, EXPENDABLE_TABLES, excess, removed)
+        excess -= _drop_excess(tables, expendable, excess, removed)
         if limits.decisions:
             _drop_excess(tables, (DECISIONS_TABLE,), excess, removed)
     return StoreStats(**removed)
+
+
+def _expendable(limits: RetentionLimits) -> tuple[RecordTable, ...]:
+    """Returns the tables that may be trimmed, that of entries limited to removable kinds."""
+    conditions = [f"({namespace.condition})" for namespace in removable(limits.kinds)]
+    return (*EXPENDABLE_TABLES, ENTRIES_TABLE._replace(condition=f"({' OR '.join(conditions)})"))
 
 
 def _drop_excess(tables: RetentionTables, kinds: Sequence[RecordTable], excess: int, removed: Counter[str]) -> int:

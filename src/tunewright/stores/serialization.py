@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tunewright.errors import WireError
+from tunewright.errors import SpaceError, WireError
 from tunewright.model.decision import Decision, Evidence, Tier
 from tunewright.model.key import SCHEMA, Key
 from tunewright.model.trial import Trial
@@ -84,7 +84,7 @@ def decode(data: bytes | str, wanted: type[T]) -> T:
     try:
         value: T = decoder.decode(data)
         return value
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, SpaceError) as error:
         raise WireError(f"not a {wanted.__name__}: {error}") from error
 
 
@@ -112,21 +112,41 @@ def dump_decision(decision: Decision) -> bytes:
 
 
 def load_decision(data: bytes | str) -> Decision:
-    """Returns the decision in `data`."""
+    """Returns the decision in `data`; a signed record is kept with it, so that copies have the signature."""
     body = _record(data, _DecisionRecord).decision
+    if isinstance(data, bytes) and data.startswith(AUTHOR_FIRST) and body.tier is Tier.EXACT:
+        return Decision.from_body(body.key, data, load_content, (body.config, body.evidence))
     return Decision(body.key, body.config, body.evidence, body.tier)
 
 
-SCHEMA_LAST = f',"schema":{SCHEMA}}}'.encode()
-"""The end of a record of our schema: names are sorted."""
+AUTHOR_FIRST = b'{"author":"'
+"""The beginning of a signed record, before the text of the signature: names are sorted."""
+
+
+def with_author(record: bytes, author: str) -> bytes:
+    """Returns the record of a decision with the text of its signature."""
+    return AUTHOR_FIRST + author.encode() + b'",' + without_author(record)[0][1:]
+
+
+def without_author(record: bytes) -> tuple[bytes, str]:
+    """Returns the record as it was signed, and the text of the signature; "" if there is none."""
+    if not record.startswith(AUTHOR_FIRST):
+        return record, ""
+    author, _, rest = record.removeprefix(AUTHOR_FIRST).partition(b'",')
+    return b"{" + rest, author.decode(errors="replace")
 
 
 def load_decision_lazily(data: bytes, key: Key) -> Decision:
-    """Returns the decision for `key` in `data`, decoded on first use; raises WireError if it is of another schema."""
-    if data.endswith(SCHEMA_LAST):
+    """Returns the decision for `key` in `data`, decoded on first use if it has the usual form.
+
+    Raises WireError if it is of another schema or for another key.
+    """
+    if data.endswith(key.record_end):
         return Decision.from_body(key, data, load_content)
     decision = load_decision(data)
-    return decision if decision.key == key else decision.replace(key=key)
+    if decision.key != key:
+        raise WireError(f"it is for another key, {decision.key.digest[:12]}")
+    return decision
 
 
 class _ContentBody(msgspec.Struct):

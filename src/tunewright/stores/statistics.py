@@ -1,6 +1,8 @@
-"""Records that a store keeps about itself: misses, trial counts, revisions, sizes and retention limits."""
+"""Records that a store keeps about itself: misses, trial counts, revisions, log entries, sizes and retention limits."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +23,15 @@ class MissRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     recipe: str = ""
 
 
+class RefusedWrite(msgspec.Struct, frozen=True):
+    """A write that a remote store refused, and why: a decision, or so many trials, of a key."""
+
+    key: Key
+    reason: str
+    decision: Decision | None = None
+    trials: int = 0
+
+
 class TrialCount(msgspec.Struct, frozen=True):
     """The number of trials of a key, and when the last was recorded in seconds since 1970; 0 if that is unknown."""
 
@@ -35,6 +46,15 @@ class Revision(msgspec.Struct, frozen=True):
     number: int
     since: float
     decision: Decision
+
+
+class LogEntry(NamedTuple):
+    """An entry to append to a log: its name must be free, and `after` the name of the last one, empty if none is."""
+
+    log: str
+    name: str
+    after: str
+    body: bytes
 
 
 class StoreStats(msgspec.Struct, frozen=True):
@@ -55,8 +75,10 @@ class RetentionLimits(msgspec.Struct, frozen=True):
     """What may stay: nothing older than `age` seconds, and at most `bytes` in total; None means no limit.
 
     Current decisions stay whatever their age, unless `decisions` is set: they are small, and what a store is for.
+    `kinds` are entries that are removed only on request, such as `memo`.
     """
 
     age: float | None = None
     bytes: int | None = None
     decisions: bool = False
+    kinds: tuple[str, ...] = ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tunewright.errors import StoreError
+from tunewright.errors import StoreError, WriteRefused
 from tunewright.lazy_logging import LazyLogger
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
@@ -13,18 +14,29 @@ from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
 from tunewright.stores.artifacts import ArtifactLabel
 from tunewright.stores.capabilities import (
+    FillToken,
     HasArtifacts,
     HasPendingWrites,
+    HasRefusedWrites,
     KeepsNamespaces,
     KeepsRevisions,
     RecordsMisses,
     SupportsFill,
     SupportsLeases,
     SupportsMaintenance,
+    SupportsSync,
 )
-from tunewright.stores.statistics import MissRecord, RetentionLimits, Revision, StoreStats
+from tunewright.stores.memory import MemoryStore
+from tunewright.stores.records import RecordReader
+from tunewright.stores.statistics import MissRecord, RefusedWrite, RetentionLimits, Revision, StoreStats
 
 log = LazyLogger(__name__)
+
+CHANGE_SECONDS = 60.0
+"""How long a cache remembers that a decision is being changed, if it is not told that the change is done."""
+
+FILL_SECONDS = 30.0
+"""How old an answer may be when it is copied to a cache: younger than the oldest change that is remembered."""
 
 
 class TieredStore:
@@ -33,10 +45,14 @@ class TieredStore:
     Journals are kept in the farthest tier that accepts them, and so are leases, misses, revisions and namespaces. A
     tier that fails is logged and skipped: a dead remote is a miss, not a crash. If no tier can grant a lease, everyone
     gets it: the first published decision wins anyway.
+
+    Nearer tiers never hold what the farthest has replaced: a change is announced to them first, and an answer that was
+    read before it cannot be filled after it (`SupportsFill`). `clock` returns seconds.
     """
 
-    def __init__(self, *stores: Store) -> None:
-        self._stores = stores
+    def __init__(self, *stores: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stores, self._clock = stores, clock
+        self._reader = RecordReader("a tier")
         self._warned: set[int] = set()
 
     def get(self, key: Key) -> Decision | None:
@@ -46,26 +62,79 @@ class TieredStore:
     def get_many(self, keys: Sequence[Key]) -> dict[Key, Decision]:
         """Returns the decisions that exist for `keys`; each tier is read once, for what the nearer ones lack."""
         decisions: dict[Key, Decision] = {}
-        for depth, store in enumerate(self._stores):
+        tokens: list[FillToken | None] = []
+        began = self._clock()
+        for store in self._stores:
             missing = [key for key in keys if key not in decisions]
             if not missing:
                 break
-            if batch := self._try(store, "get_many", missing):
-                for nearer in self._stores[:depth]:
-                    self._fill(nearer, list(batch.values()))
-                decisions |= batch
+            found = self._try(store, "get_many", missing) or {}
+            batch = self._reader.readable(found)
+            if batch and self._clock() - began < FILL_SECONDS:
+                for nearer, token in zip(self._stores, tokens, strict=False):
+                    self._fill(nearer, list(batch.values()), token)
+            decisions |= batch
+            if store is not self._stores[-1] and len(batch) < len(missing):
+                tokens.append(self._token(store, missing, [key for key in found if key not in batch]))
         return decisions
 
     def put(self, decision: Decision, *, replace: bool = True) -> Decision:
-        """Stores `decision` in every tier, farthest first: what is current there is current everywhere."""
-        stored = False
-        for store in reversed(self._stores):
-            current = self._try(store, "put", decision, replace=replace or stored)
-            if current is not None:
-                decision, stored = current, True
-        if not stored:
-            raise StoreError(f"no tier stored the decision for {decision.key.kernel}; see the log for the reasons")
-        return decision
+        """Stores `decision` in the farthest tier and then in the others, and returns the one that is current.
+
+        A decision is replaced only if the nearer tiers can be told before: otherwise they would return the old one.
+        The first decision for a key needs no such thing: a cache that cannot be reached does not hold it up.
+        """
+        key, caches = decision.key, [store for store in self._stores[:-1] if isinstance(store, SupportsFill)]
+        tokens: list[FillToken | None]
+        if replace:
+            try:
+                tokens = [cache.forget([key], CHANGE_SECONDS) for cache in caches]
+            except StoreError as error:
+                return self._put_untold(decision, error)
+        else:
+            tokens = [self._token(cache, [key], []) for cache in caches]
+        try:
+            current = self._stores[-1].put(decision, replace=replace)
+        except WriteRefused:
+            raise
+        except StoreError as error:
+            return self._put_privately(decision, replace, error)
+        for cache, token in zip(caches, tokens, strict=True):
+            self._finish(cache, current, token)
+        for store in self._stores[:-1]:
+            if not isinstance(store, SupportsFill):
+                self._try(store, "put", current)
+        return current
+
+    def _put_untold(self, decision: Decision, error: StoreError) -> Decision:
+        """Stores the first decision for a key though a cache cannot be told; raises StoreError if there is another."""
+        current = self.put(decision, replace=False)
+        if current != decision:
+            raise StoreError(
+                f"the decision for {decision.key.kernel} is not replaced: a cache that may have the old one cannot"
+                f" be told ({error}); try again when it answers, or leave it out of `store`"
+            ) from error
+        return current
+
+    def _finish(self, store: SupportsFill, current: Decision, token: FillToken | None) -> None:
+        """Copies a decision to a cache; if it was changed there meanwhile, the cache forgets it and reads it again."""
+        if token is None:
+            return
+        filled = self._try(store, "fill", [current], token)
+        if filled == 0:
+            self._try(store, "forget", [current.key], FILL_SECONDS)
+
+    def _put_privately(self, decision: Decision, replace: bool, error: StoreError) -> Decision:
+        """Stores a decision in memory only, for this process, as the record of truth fails; raises if there is none.
+
+        A cache that others read must not have what the record of truth has not.
+        """
+        private = [store for store in self._stores[:-1] if isinstance(store, MemoryStore) and store.is_private]
+        if not private:
+            raise StoreError(f"no tier stored the decision for {decision.key.kernel}: {error}") from error
+        self._warn_skipped(self._stores[-1], error)
+        stored = [store.put(decision, replace=replace) for store in private]
+        return stored[0]
 
     def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
         """Yields decisions of related keys in any tier, each key once, from the nearest that has it."""
@@ -160,6 +229,25 @@ class TieredStore:
         """Sends the pending writes of all tiers."""
         return sum(store.send_pending() for store in self._stores if isinstance(store, HasPendingWrites))
 
+    def sync(self) -> None:
+        """Waits until a power cut loses nothing that was acknowledged so far."""
+        for store in self._stores:
+            if isinstance(store, SupportsSync):
+                store.sync()
+
+    def refused_writes(self) -> list[RefusedWrite]:
+        """Returns the writes that were refused in any tier."""
+        stores = [store for store in self._stores if isinstance(store, HasRefusedWrites)]
+        return [write for store in stores for write in store.refused_writes()]
+
+    def drop_refused(self) -> int:
+        """Forgets the refused writes of all tiers."""
+        return sum(store.drop_refused() for store in self._stores if isinstance(store, HasRefusedWrites))
+
+    def retry_refused(self) -> int:
+        """Makes the refused writes of all tiers pending again."""
+        return sum(store.retry_refused() for store in self._stores if isinstance(store, HasRefusedWrites))
+
     def stats(self) -> StoreStats:
         """Returns how much is stored."""
         stats: StoreStats = self._farthest(SupportsMaintenance, "stats", StoreStats())
@@ -174,13 +262,22 @@ class TieredStore:
         """Yields one sentence for each damaged record."""
         return iter(self._farthest(SupportsMaintenance, "faults", ()))
 
-    def _fill(self, store: Store, decisions: Sequence[Decision]) -> None:
+    def _token(self, store: Any, missing: Sequence[Key], unreadable: Sequence[Key]) -> FillToken | None:
+        """Returns what is needed to fill a tier later; malformed records are removed from it, to be filled again."""
+        if not isinstance(store, SupportsFill):
+            return None
+        forgotten: FillToken = (self._try(store, "forget", unreadable, CHANGE_SECONDS) or {}) if unreadable else {}
+        token: FillToken | None = self._try(store, "fill_token", missing)
+        return None if token is None else token | forgotten
+
+    def _fill(self, store: Store, decisions: Sequence[Decision], token: FillToken | None) -> None:
         """Copies decisions of a farther tier, in one write if the nearer one supports it."""
         if isinstance(store, SupportsFill):
-            self._try(store, "fill", decisions)
+            if token is not None:
+                self._try(store, "fill", decisions, token)
             return
         for decision in decisions:
-            self._try(store, "put", decision)
+            self._try(store, "put", decision, replace=False)
 
     def _farthest(self, capability: type, method: str, default: Any, *args: Any, **options: Any) -> Any:
         """Calls a method of the farthest tier that has the capability and does not fail; else returns `default`."""
@@ -192,7 +289,7 @@ class TieredStore:
                     self._warn_skipped(store, error)
         return default
 
-    def _try(self, store: Store, method: str, *args: Any, **options: Any) -> Any:
+    def _try(self, store: object, method: str, *args: Any, **options: Any) -> Any:
         """Calls a method of `store`; returns None if it fails."""
         try:
             return _complete(getattr(store, method)(*args, **options))
@@ -200,7 +297,7 @@ class TieredStore:
             self._warn_skipped(store, error)
             return None
 
-    def _warn_skipped(self, store: Store, error: StoreError) -> None:
+    def _warn_skipped(self, store: object, error: StoreError) -> None:
         """Logs that a store fails: one warning, then debug messages."""
         report = log.debug if id(store) in self._warned else log.warning
         self._warned.add(id(store))

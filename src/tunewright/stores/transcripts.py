@@ -15,12 +15,12 @@ from tunewright.model.decision import Decision, Problem
 from tunewright.model.key import Key
 from tunewright.ports.pool import Attempt
 from tunewright.spaces.config import Config
-from tunewright.stores import serialization
+from tunewright.stores import namespaces, serialization
 from tunewright.stores.capabilities import HasArtifacts, KeepsNamespaces
 
 log = LazyLogger(__name__)
 
-NAMESPACE, KIND = "races", "race"
+NAMESPACE, KIND = namespaces.TRANSCRIPTS.name, "race"
 """The namespace of transcripts in a store, and the kind of such attachments of a bundle; both are named by key."""
 
 _FLOAT = np.dtype("<f4")
@@ -184,7 +184,10 @@ def load_transcript(store: object, key: Key) -> Transcript | None:
     if body is None:
         return None
     try:
-        return serialization.decode(body, Transcript)
+        transcript = serialization.decode(body, Transcript)
+        if transcript.key != key.digest:
+            raise WireError(f"it is for another key, {transcript.key[:12]}")
     except WireError as error:
         log.warning("%s: the transcript of its race is skipped: %s", key.kernel, error)
         return None
+    return transcript

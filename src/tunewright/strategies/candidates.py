@@ -46,7 +46,7 @@ class Candidates(Protocol):
 
 def candidates_for(space: Space) -> Candidates:
     """Returns the candidates of `space`, enumerated if that is cheap."""
-    if space.combinations <= 1 << 24:
+    if space.combinations <= 1 << 24 and not space.has_ranges:
         try:
             if space.size <= MAX_ENUMERATED:
                 return EnumeratedCandidates(space)
@@ -96,9 +96,11 @@ class SampledCandidates:
         self._space = space
         self._seen: set[bytes] = set()
         knobs = [*space.knobs, *(knob for variant in space.variants for knob in variant.knobs)]
-        self._lengths = [
-            max((len(knob) for knob in knobs if knob.name == name), default=len(space.variants)) for name in space.names
+        # The largest knob of each name; what is no code of a variant's own knob is not feasible.
+        self._knobs = [
+            max((knob for knob in knobs if knob.name == name), key=len, default=None) for name in space.names
         ]
+        self._ranges = [(i, knob.range) for i, knob in enumerate(self._knobs) if knob and knob.range is not None]
 
     def mark_seen(self, config: Config) -> bool:
         """Mark `config` as seen. Returns whether it was new."""
@@ -111,9 +113,9 @@ class SampledCandidates:
         """Rows that differ from `row` in one knob."""
         moves = [
             (i, code)
-            for i, length in enumerate(self._lengths)
+            for i, knob in enumerate(self._knobs)
             if row[i] >= 0
-            for code in range(length)
+            for code in (knob.moves(int(row[i])) if knob else range(len(self._space.variants)))
             if code != row[i]
         ]
         rows = np.tile(np.asarray(row, dtype=np.int32), (len(moves), 1))
@@ -131,7 +133,12 @@ class SampledCandidates:
             steps = rng.integers(-1, 2, size=(MAX_STEPS, len(present)), dtype=np.int32)
             # Many steps at once often break a rule and end far away, so most moves change only some knobs.
             steps *= rng.random((MAX_STEPS, len(present))) < rng.random((MAX_STEPS, 1))
+        if self._ranges:
+            steps = np.tile(steps, (max(1, MAX_STEPS // len(steps)), 1))  # each step with several strides
         rows = np.tile(np.asarray(row, dtype=np.int32), (len(steps), 1))
+        for i, values in self._ranges:
+            if i in present:
+                steps[:, present.index(i)] *= values.strides(rows[:, i], rng)
         rows[:, present] += steps
         return self._keep_new(np.unique(rows, axis=0))
 

@@ -38,8 +38,9 @@ class Encoding:
         self._uneven_columns: list[_Column] = []
         for i, offered in indexed:
             values = sorted({value for values in offered.values() for value in values}, key=_sort_key)
-            self._columns += [_column(i, offered, values, numbers) for numbers in _positions(values)]
-            if (numbers := _whole_numbers(values)) is not None:
+            scale = _scale_of_range(space, space.names[i])
+            self._columns += [_column(i, offered, values, numbers) for numbers in _positions(values, scale)]
+            if scale is None and (numbers := _whole_numbers(values)) is not None:
                 extra += [_column(i, offered, values, zeros) for zeros in _trailing_zeros(numbers)]
                 self._uneven_columns += [_column(i, offered, values, uneven) for uneven in _unevenness(numbers)]
         self.knob_columns = len(self._columns)
@@ -139,8 +140,17 @@ def _column(
     return _Column(index, offered, dict(zip(values, numbers.tolist(), strict=True)))
 
 
-def _positions(values: list[Value]) -> list[NDArray[np.float64]]:
-    """Returns the columns of a knob: one, half rank and half magnitude; or one for each of several texts."""
+def _scale_of_range(space: Space, name: str) -> str | None:
+    """Returns the scale of the knob `name` if its values are a range."""
+    knobs = [*space.knobs, *(knob for variant in space.variants for knob in variant.knobs)]
+    return next((knob.range.scale for knob in knobs if knob.name == name and knob.range is not None), None)
+
+
+def _positions(values: list[Value], scale: str | None) -> list[NDArray[np.float64]]:
+    """Returns the columns of a knob: one, half rank and half magnitude; or one for each of several texts.
+
+    A range has a column on its own scale.
+    """
     count = len(values)
     if count < 2:
         return []
@@ -150,7 +160,11 @@ def _positions(values: list[Value]) -> list[NDArray[np.float64]]:
         return list(np.eye(count))
     if numbers is None or count == 2 or numbers.min() <= 0:
         return [rank]
+    if scale == "linear":
+        return [(numbers - numbers[0]) / (numbers[-1] - numbers[0])]
     logs = np.log2(numbers)
+    if scale == "log":
+        return [(logs - logs[0]) / (logs[-1] - logs[0])]
     return [0.5 * rank + 0.5 * (logs - logs[0]) / (logs[-1] - logs[0])]
 
 

@@ -63,7 +63,9 @@ class Neighborhood:
 
     def _change_knob(self, settings: dict[str, Value], knob: Knob) -> None:
         code, last = knob.codes[settings[knob.name]], len(knob) - 1
-        if self._rng.random() < 0.5:
+        if knob.range is not None and self._rng.random() < 0.5:
+            new_code = knob.range.around(code)[int(self._rng.integers(len(knob.range.around(code))))]
+        elif self._rng.random() < 0.5:
             up = code == 0 or (code < last and self._rng.random() < 0.5)
             new_code = code + 1 if up else code - 1
         else:

@@ -134,7 +134,7 @@ class Tpe:
 
 def _is_ordered(knob: Knob) -> bool:
     """Returns whether the order of the knob's values matters."""
-    return len(knob) > 2 and not any(isinstance(value, str) for value in knob.values)
+    return len(knob) > 2 and (knob.range is not None or not any(isinstance(value, str) for value in knob.values))
 
 
 def _import_optuna() -> Any:

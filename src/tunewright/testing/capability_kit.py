@@ -10,6 +10,7 @@ from typing import Any
 from tunewright.spaces.config import Config
 from tunewright.stores.capabilities import (
     CountsTrials,
+    KeepsLogs,
     KeepsNamespaces,
     KeepsRevisions,
     RecordsMisses,
@@ -17,7 +18,7 @@ from tunewright.stores.capabilities import (
     SupportsLeases,
     SupportsMaintenance,
 )
-from tunewright.stores.statistics import MissRecord, RetentionLimits
+from tunewright.stores.statistics import LogEntry, MissRecord, RetentionLimits
 from tunewright.testing.keys import DECISION, FAILED, KEY, TIMED, other_decision, other_key
 
 BRIEF = 0.3
@@ -214,6 +215,69 @@ class NamespaceContract:
         assert store.fetch("others", ["z"]) == {"z": b"z"}
 
 
+class LogContract:
+    """Tests of what `stores.capabilities.KeepsLogs` promises."""
+
+    def test_it_has_the_capability(self, store: object) -> None:
+        assert isinstance(store, KeepsLogs)
+
+    def test_a_decision_and_its_entry_are_stored_together(self, store: Any) -> None:
+        better = other_decision(config=Config(tile=8))
+        assert store.last_entry("log") is None
+        assert store.put_logged(DECISION, None, LogEntry("log", "1", "", b"first"))
+        assert store.put_logged(better, DECISION, LogEntry("log", "2", "1", b"second"))
+        assert store.get(KEY) == better
+        assert list(store.entries("log")) == [("1", b"first"), ("2", b"second")]
+        assert store.last_entry("log") == ("2", b"second")
+        assert list(store.decisions("gemm")) == [better]
+
+    def test_neither_is_stored_if_another_decision_is_current(self, store: Any) -> None:
+        store.put(DECISION)
+        better = other_decision(config=Config(tile=8))
+        assert not store.put_logged(better, None, LogEntry("log", "1", "", b"first"))
+        assert not store.put_logged(better, better, LogEntry("log", "1", "", b"first"))
+        assert store.get(KEY) == DECISION
+        assert store.last_entry("log") is None
+
+    def test_neither_is_stored_if_the_log_ends_with_another_entry(self, store: Any) -> None:
+        assert store.put_logged(DECISION, None, LogEntry("log", "1", "", b"first"))
+        conv = other_decision(key=other_key(kernel="conv"))
+        for entry in (
+            LogEntry("log", "1", "", b"other"),
+            LogEntry("log", "2", "", b"x"),
+            LogEntry("log", "3", "2", b"x"),
+        ):
+            assert not store.put_logged(conv, None, entry)
+        assert store.get(conv.key) is None
+        assert list(store.entries("log")) == [("1", b"first")]
+
+    def test_of_many_that_append_at_once_each_follows_another(self, store: Any) -> None:
+        def append(i: int) -> None:
+            decision = other_decision(key=other_key(kernel=f"kernel {i}"))
+            while True:
+                last = store.last_entry("log")
+                after = last[0] if last else ""
+                name = f"{int(after or 0) + 1:04d}"
+                if store.put_logged(decision, None, LogEntry("log", name, after, str(i).encode())):
+                    return
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(append, range(20)))
+        entries = list(store.entries("log"))
+        assert [name for name, _ in entries] == [f"{number:04d}" for number in range(1, 21)]
+        assert {int(body) for _, body in entries} == set(range(20))
+        assert len(list(store.decisions())) == 20
+
+    def test_named_entries_are_dropped_and_no_others(self, store: Any) -> None:
+        for name in ("a", "b", "c"):
+            store.keep("log", name, name.encode())
+        store.keep("other", "a", b"a")
+        store.drop_entries("log", ["a", "b", "unknown"])
+        assert list(store.entries("log")) == [("c", b"c")]
+        assert store.last_entry("log") == ("c", b"c")
+        assert store.fetch("other", ["a"]) == {"a": b"a"}
+
+
 class MaintenanceContract:
     """Tests of what `stores.capabilities.SupportsMaintenance` promises."""
 
@@ -251,3 +315,14 @@ class MaintenanceContract:
         assert 0 < removed.trials < 6000
         assert sum(1 for _ in store.trials(old)) < sum(1 for _ in store.trials(new))
         assert store.stats().bytes <= 0.75 * before.bytes
+
+    def test_trim_keeps_what_a_service_and_a_mirror_must_not_lose(self, store: Any) -> None:
+        for namespace in ("service:tokens", "unsent", "torch"):
+            store.keep(namespace, "name", b"x" * 100)
+        assert store.trim(RetentionLimits(age=-3600.0)).entries == 1
+        assert store.trim(RetentionLimits(bytes=0)).entries == 0
+        assert [bool(store.fetch(name, ["name"])) for name in ("service:tokens", "unsent", "torch")] == [
+            True,
+            True,
+            False,
+        ]

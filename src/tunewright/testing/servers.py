@@ -1,8 +1,9 @@
-"""Temporary servers for tests: PostgreSQL, Redis and the Tunewright service, on free loopback ports."""
+"""Temporary servers for tests, on free loopback ports: PostgreSQL, Redis, an OCI registry, the Tunewright service."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -10,9 +11,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tunewright.errors import TunewrightError
 
@@ -167,6 +169,30 @@ def service(folder: Path, *options: str, store: str = "", scheme: str = "http") 
     command = (sys.executable, "-m", "tunewright", "service", "run", "--store", place, "--port", str(port), *options)
     location = f"{scheme}://127.0.0.1:{port}"
     with _running(Server(location, command, folder / "log", lambda _: _listens(port))) as server:
+        yield server
+
+
+@contextmanager
+def registry(folder: Path, *, htpasswd: str = "", options: Mapping[str, Any] | None = None) -> Iterator[Server]:
+    """Starts an OCI registry with its files in `folder`, open to everybody unless lines of `htpasswd` are given.
+
+    Its location is `oci://127.0.0.1:PORT`. `options` are more settings of its configuration file.
+    """
+    program, port = program_at("docker-registry", "docker-registry"), _free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    settings: dict[str, Any] = {
+        "version": 0.1,
+        "log": {"level": "warn"},
+        "storage": {"filesystem": {"rootdirectory": str(folder / "blobs")}},
+        "http": {"addr": f"127.0.0.1:{port}", "secret": "for this test only"},
+        **(options or {}),
+    }
+    if htpasswd:
+        (folder / "htpasswd").write_text(htpasswd)
+        settings["auth"] = {"htpasswd": {"realm": "test", "path": str(folder / "htpasswd")}}
+    (folder / "config.yml").write_text(json.dumps(settings))  # JSON is YAML
+    command = (program, "serve", str(folder / "config.yml"))
+    with _running(Server(f"oci://127.0.0.1:{port}", command, folder / "log", lambda _: _listens(port))) as server:
         yield server
 
 

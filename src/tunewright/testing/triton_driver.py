@@ -3,7 +3,7 @@
 Specialization, machine code, resource checks and disk caches are real. Launches are only recorded, and times are made
 up: they test what an autotuner does, and say nothing about speed.
 
-    with pretended(FakeDriver(A100, seconds=lambda launch: 1e-3 / launch.config["BLOCK"])) as driver:
+    with fake_driver(FakeDriver(A100, seconds=lambda launch: 1e-3 / launch.config["BLOCK"])) as driver:
         kernel[(64,)](x, y, n)
         assert driver.launches[-1].config["BLOCK"] == 1024
 """
@@ -11,8 +11,9 @@ up: they test what an autotuner does, and say nothing about speed.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import isnan, nan
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -83,8 +84,9 @@ class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
     """A driver with fake cards; the first is the current one.
 
     `seconds` returns how long a launch takes on the fake clock, which events and benchmarks read; it may raise.
-    `effect` changes the arguments of a launch. `launches` are recorded without their arguments, unless `noted` is
-    False. `loads` counts loaded binaries. While `capturing` is True, the driver reports a graph capture.
+    `effect` changes the arguments of a launch; only with one do launches have results, which tuning compares.
+    `launches` are recorded without their arguments, unless `noted` is False. `loads` counts loaded binaries. While
+    `capturing` is True, the driver reports a graph capture.
     """
 
     pretends = True
@@ -154,6 +156,27 @@ class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
         """How often the clock failed: a launch that takes NaN seconds has no time, the next one has."""
         return getattr(self._clock, "lapses", 0)
 
+    def launch(self, launch: Launch) -> None:
+        """Does what a launch does: its effect, its time, its record."""
+        if self.effect is not None:
+            self.effect(launch)
+        self.passed(self.seconds(launch))
+        self.launches.append(launch._replace(args=()))
+
+    def touch(self) -> None:
+        """Is called by everything that uses the device; here it always works."""
+
+    def synchronize(self) -> None:
+        """Waits until the device is idle, which it always is."""
+
+    def is_capturing(self) -> bool:
+        """Whether the current stream is captured into a graph."""
+        return self.capturing
+
+    def read_clock(self) -> float:
+        """Returns what an event notes of the clock."""
+        return self.now
+
     def passed(self, seconds: float) -> None:
         """Advances the clock of the device."""
         if isnan(seconds):
@@ -173,6 +196,7 @@ class _Binaries:
 
     def load_binary(self, name: str, code: bytes, shared: int, device: int) -> tuple[None, str, int, int, int]:
         """Returns no module, so that nothing has to be unloaded when this driver is gone."""
+        self._driver.touch()
         self._driver.loads += 1
         registers, spills, max_threads = 0, 0, 1024
         return None, name, registers, spills, max_threads
@@ -196,11 +220,7 @@ class _Launcher:
         driver, args = self._driver, rest[3:]  # after the launch's metadata and its two hooks
         if not driver.noted:
             return
-        launch = Launch(self._name, (x, y, z), self._config, driver.current, args)
-        if driver.effect is not None:
-            driver.effect(launch)
-        driver.passed(driver.seconds(launch))
-        driver.launches.append(launch._replace(args=()))
+        driver.launch(Launch(self._name, (x, y, z), self._config, driver.current, args))
 
 
 class _Event:
@@ -210,12 +230,14 @@ class _Event:
         self._driver, self._at, self._lapses = driver, 0.0, 0
 
     def record(self, stream: Any = None) -> None:
-        self._at, self._lapses = self._driver.now, self._driver.lapses
+        self._driver.touch()
+        self._at, self._lapses = self._driver.read_clock(), self._driver.lapses
 
     def synchronize(self) -> None:
-        pass
+        self._driver.synchronize()
 
     def elapsed_time(self, end: _Event) -> float:
+        self._driver.synchronize()
         return 1e3 * (end._at - self._at) if end._lapses == self._lapses else nan
 
 
@@ -229,17 +251,17 @@ class _Interface:
         return _Event(self._driver)
 
     def synchronize(self) -> None:
-        pass
+        self._driver.synchronize()
 
     def is_current_stream_capturing(self) -> bool:
-        return self._driver.capturing
+        return self._driver.is_capturing()
 
     def get_device_name(self, device: int) -> str:
         return self._driver.cards[device].name
 
 
 @contextmanager
-def pretended(driver: FakeDriver) -> Iterator[FakeDriver]:
+def fake_driver(driver: FakeDriver) -> Iterator[FakeDriver]:
     """Makes a fake driver Triton's active one within a `with` block.
 
     A kernel remembers the target of a device index: use one that has not been launched under another driver.
@@ -252,3 +274,9 @@ def pretended(driver: FakeDriver) -> Iterator[FakeDriver]:
     finally:
         driver_holder._active = before
         max_shared_mem.cache_clear()
+
+
+def pretended(driver: FakeDriver) -> AbstractContextManager[FakeDriver]:
+    """The former name of `fake_driver`."""
+    warnings.warn("pretended is deprecated; use fake_driver", DeprecationWarning, stacklevel=2)
+    return fake_driver(driver)

@@ -10,20 +10,11 @@ from typing import Any
 import torch
 
 from tunewright.backends.host import digest
-from tunewright.torch.diagnostics.numerics import (
-    clone_tensors,
-    in_double_precision,
-    relative_error,
-    tensors_in,
-    to_double,
-)  # fmt: skip
+from tunewright.torch.diagnostics.numerics import clone_tensors, in_double_precision, tensors_in, to_double
 from tunewright.torch.inductor import graphs
 from tunewright.torch.inductor.graphs import CompiledGraph
-
-MAX_ERROR_RATIO = 4
-"""How many times the eager error the error of a candidate may be."""
-
-_REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
+from tunewright.torch.oracle import REFUSALS, ExpectedTensors
+from tunewright.torch.tensor_sets import CallArguments, can_be_copied, version_of
 
 
 class CapturedGraph:
@@ -50,10 +41,12 @@ class CapturedGraph:
             return "it has subclasses of tensors"
         try:
             first, second = (self._seeded_results(seed) for seed in (1, 2))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             return f"it cannot be run by itself: {type(error).__name__}"
         same = len(first) == len(second) and all(map(torch.equal, first, second))
-        return "" if same else "its results are random, or not numbers"
+        if not same:
+            return "its results are random, or not numbers"
+        return "" if all(can_be_copied(self.values[i]) for i in self.written) else "it writes to what cannot be copied"
 
     def _seeded_results(self, seed: int) -> list[Any]:
         with torch.random.fork_rng(devices=()):
@@ -64,9 +57,9 @@ class CapturedGraph:
     def written(self) -> frozenset[int]:
         """The numbers of the inputs that the graph writes to."""
         values = clone_tensors(self.values)
-        before = [_version(value) for value in values]
+        before = [version_of(value) for value in values]
         self.graph(*values)
-        return frozenset(i for i, value in enumerate(values) if _version(value) != before[i])
+        return frozenset(i for i, value in enumerate(values) if version_of(value) != before[i])
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
@@ -112,29 +105,27 @@ class CapturedGraph:
         """Whether it is compiled for sizes that may change."""
         return any(value is not original for value, original in zip(self.values, self.inputs, strict=True))
 
-    @cached_property
-    def expected(self) -> tuple[list[Any], float]:
-        """The results in double precision where the graph can compute it, and the relative error that is allowed."""
-        eager = tensors_in(self.graph(*clone_tensors(self.values)))
-        dtypes = [tensor.dtype for tensor in eager if tensor.dtype.is_floating_point]
-        eps = max((float(torch.finfo(dtype).eps) for dtype in dtypes), default=0.0)
-        try:
-            exact = tensors_in(in_double_precision(self.graph)(*map(to_double, clone_tensors(self.values))))
-        except _REFUSALS:
-            exact = [to_double(tensor) for tensor in eager]
-        return exact, max(MAX_ERROR_RATIO * relative_error(eager, exact), eps)
+    @property
+    def call(self) -> CallArguments:
+        """The inputs as arguments of candidates."""
+        return CallArguments(self.values, frozenset(self.weights), self.written)
 
-    def validate(self, results: Any) -> str | None:
-        """Returns what is wrong with results; None if they are right."""
-        expected, allowed = self.expected
-        tensors = tensors_in(results)
-        if [tensor.shape for tensor in tensors] != [tensor.shape for tensor in expected]:
-            return "its results have another shape"
-        pairs = zip(tensors, expected, strict=True)
-        if not all(torch.equal(tensor, right) for tensor, right in pairs if not right.dtype.is_floating_point):
-            return "its results differ"
-        error = relative_error(tensors, expected)
-        return None if error <= allowed else f"its relative error is {error:.1e}, where {allowed:.1e} is allowed"
+    def expect(self, values: Sequence[Any]) -> ExpectedTensors:
+        """Returns what is right for these inputs: returned and changed tensors, in double precision if possible."""
+        eager = self._results(self.graph, values)
+        try:
+            exact = self._results(self._in_double_precision, [to_double(value) for value in values])
+        except REFUSALS:
+            exact = [to_double(tensor) for tensor in eager]
+        return ExpectedTensors.of(eager, exact)
+
+    def _results(self, graph: Any, values: Sequence[Any]) -> list[Any]:
+        own = [clone_tensors([value])[0] if i in self.written else value for i, value in enumerate(values)]
+        return [*tensors_in(graph(*own)), *(own[i] for i in sorted(self.written))]
+
+    @cached_property
+    def _in_double_precision(self) -> Any:
+        return in_double_precision(self.graph)
 
     def frozen(self) -> FrozenGraph:
         """Returns the graph with its weights as constants."""
@@ -191,11 +182,6 @@ class _NodeName(str):
 
 
 _GEMMS = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "__matmul__"})
-
-
-def _version(value: Any) -> int:
-    """Returns how often a tensor was written to; 0 for tensors of inference mode, which have no version."""
-    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
 
 
 def describe_argument(value: Any) -> str:

@@ -13,7 +13,7 @@ import torch
 
 from tunewright.backends.host import cpu, digest
 from tunewright.lazy_logging import LazyLogger
-from tunewright.measure.clock import Restore
+from tunewright.measure.evaluator import Evaluator, EvaluatorOptions
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
@@ -21,14 +21,13 @@ from tunewright.session import Session
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.torch import graph_space, padding
 from tunewright.torch.captured import CapturedGraph
-from tunewright.torch.diagnostics.numerics import clone_tensors
-from tunewright.torch.evaluator import InProcessEvaluator, Launch
 from tunewright.torch.inductor import adapter, gemms, graphs, huge_pages
 from tunewright.torch.inductor.dead_code import pruning
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
 from tunewright.torch.resolver import Resolver, host_environment
+from tunewright.torch.workload import TorchWorkload
 
 log = LazyLogger(__name__)
 
@@ -105,38 +104,20 @@ class GraphTuner:
         self._resolver = backend.graph_resolver
         self.name = f"graph {backend.name} {backend.graphs}"
         self.problem = make_problem(captured, options)
-        self._compiled: dict[Config, CompiledGraph] = {}
+        self._workload: TorchWorkload | None = None
 
     def compile(self) -> CompiledGraph:
         """Returns the graph compiled by an override, a stored decision, or the winner of a race."""
         config = self._resolver(self.problem, [self.name], self._evaluator).config
-        compiled = self._compiled.pop(config, None)
-        self._compiled.clear()  # each of the others holds its own weights
+        workload, self._workload = self._workload, None  # each graph that it has built holds its own weights
+        compiled: CompiledGraph | None = workload.built.get(config) if workload else None
         return compiled or self._build(config)
 
-    def _evaluator(self) -> InProcessEvaluator:
-        restore, values = self._writable_arguments()
-        options = self._resolver.evaluation_options(restore, sample_seconds=SAMPLE_SECONDS, time_factor=TIME_FACTOR)
-        return InProcessEvaluator(partial(self._launch, values), self._captured.validate, options)
-
-    def _writable_arguments(self) -> tuple[Restore | None, tuple[Any, ...]]:
-        """Returns arguments that candidates may write to, and what restores them."""
-        originals, written = self._captured.values, sorted(self._captured.written)
-        if not written:
-            return None, originals
-        values = list(originals)
-        for i in written:
-            values[i] = clone_tensors([originals[i]])[0]
-
-        def restore() -> None:
-            for i in written:
-                values[i].copy_(originals[i])
-
-        return restore, tuple(values)
-
-    def _launch(self, values: tuple[Any, ...], config: Config) -> Launch:
-        compiled = self._compiled[config] = self._build(config)
-        return lambda: compiled(*values)
+    def _evaluator(self) -> Evaluator:
+        timing = self._resolver.timing_options(SAMPLE_SECONDS)
+        captured = self._captured
+        self._workload = TorchWorkload(self.name, self._build, captured.call, captured.expect, timing)
+        return Evaluator(self._workload, EvaluatorOptions(time_factor=TIME_FACTOR))
 
     def _build(self, config: Config) -> CompiledGraph:
         """Returns the graph compiled with a config."""

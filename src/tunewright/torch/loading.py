@@ -11,6 +11,7 @@ import torch
 
 from tunewright.errors import BundleError, SettingsError, SignatureError, WireError
 from tunewright.lazy_logging import LazyLogger
+from tunewright.settings import Settings
 from tunewright.stores import serialization
 from tunewright.stores.bundle.store import BundleStore
 from tunewright.stores.seal import SEAL
@@ -87,6 +88,7 @@ def open_bundle(path: Path | str, signers: Path | str | None, pin: str | None) -
     """Returns a trusted bundle and the manifest of its model."""
     adapter.require_supported()
     store = BundleStore.open_trusted(path, signers, pin)
+    store.require_fresh(Settings.read().cache_path)
     content = store.read_attachment(KIND, MANIFEST)
     if content is None:
         raise BundleError(f"there is no model in {path}; make it with `tunewright torch bundle`")

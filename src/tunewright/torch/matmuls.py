@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from tunewright.backends.host import cpu, digest
+from tunewright.measure.evaluator import Evaluator
 from tunewright.model.decision import Problem
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.spaces.rule import Knob, Rule
 from tunewright.spaces.space import Space, Variant
-from tunewright.torch.diagnostics.numerics import relative_error
-from tunewright.torch.evaluator import InProcessEvaluator
-from tunewright.torch.inductor.gemms import LIBRARY, TEMPLATE, UNPACKED, Gemm
+from tunewright.torch.inductor.gemms import LIBRARY, TEMPLATE, UNPACKED, Gemm, PreparedGemm
 from tunewright.torch.inductor.templates import OWN, OWN_SOURCE, GemmConfig
+from tunewright.torch.oracle import Expect, ExpectedTensors
 from tunewright.torch.resolver import Resolver, host_environment
+from tunewright.torch.tensor_sets import CallArguments
+from tunewright.torch.workload import TorchWorkload
 
 NAME = "torch.matmul"
 TEMPLATED = "drawn"
@@ -50,10 +52,13 @@ class GemmSelector:
         decision = self._resolver(problem, names, lambda: self._evaluator(gemm))
         return implementation(decision.config), self._resolver.decision_digest(problem, names)
 
-    def _evaluator(self, gemm: Gemm) -> InProcessEvaluator:
-        return InProcessEvaluator(
-            lambda config: gemm.launch(implementation(config)), _validator(gemm), self._resolver.evaluation_options()
+    def _evaluator(self, gemm: Gemm) -> Evaluator:
+        call = CallArguments(gemm.values, gemm.constant, outputs=frozenset({len(gemm.values) - 1}), structured=False)
+        timing = self._resolver.timing_options()
+        workload = TorchWorkload(
+            NAME, lambda config: gemm.prepare(implementation(config)), call, _expect(gemm), timing, PreparedGemm.bind
         )
+        return Evaluator(workload)
 
 
 def make_problem(gemm: Gemm) -> Problem:
@@ -132,14 +137,13 @@ def _parse_sizes(text: str) -> tuple[int, int, int]:
     return rows, columns, depth
 
 
-def _validator(gemm: Gemm) -> Callable[[Any], str | None]:
-    """Returns a check against the result of the first implementation: sums in another order differ by little."""
-    expected: Any = gemm.launch(gemm.kinds[0])().double().clone()
+def _expect(gemm: Gemm) -> Expect:
+    """Returns what is right: the result of the first implementation, from which sums in another order differ little."""
+    first = gemm.prepare(gemm.kinds[0])
     eps, depth = (float(torch.finfo(gemm.dtype).eps), gemm.sizes[2])
     allowed = 2 * eps + float(torch.finfo(torch.float32).eps) * depth**0.5
 
-    def validate(result: Any) -> str | None:
-        error = relative_error([result], [expected])
-        return None if error <= allowed else f"its relative error is {error:.1e}, where {allowed:.1e} is allowed"
+    def expect(values: Sequence[Any]) -> ExpectedTensors:
+        return ExpectedTensors.within([first.bind(*values)()], allowed)
 
-    return validate
+    return expect

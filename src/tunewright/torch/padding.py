@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +10,7 @@ from torch.nn.functional import linear
 from torch.nn.functional import pad as pad_tensor
 
 from tunewright.backends.host import cpu
+from tunewright.measure.evaluator import Evaluator
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
@@ -17,9 +18,10 @@ from tunewright.spaces.config import Config
 from tunewright.spaces.rule import Knob, Rule
 from tunewright.spaces.space import Space
 from tunewright.torch.captured import CapturedGraph, describe_argument
-from tunewright.torch.diagnostics.numerics import relative_error
-from tunewright.torch.evaluator import InProcessEvaluator, Launch
+from tunewright.torch.oracle import ExpectedTensors
 from tunewright.torch.resolver import Resolver, host_environment
+from tunewright.torch.tensor_sets import CallArguments
+from tunewright.torch.workload import TorchWorkload
 
 NAME = "torch.padding"
 STEPS = (1, 8, 16, 32, 64)
@@ -119,25 +121,24 @@ def _work_ratio(weight: Any, config: Config) -> float:
     return float((1 + extra.columns / weight.shape[0]) * (1 + extra.depth / weight.shape[1]))
 
 
-def _evaluator(layer: LinearLayer, resolver: Resolver) -> InProcessEvaluator:
+def _evaluator(layer: LinearLayer, resolver: Resolver) -> Evaluator:
     weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
     left = torch.randn(layer.input_shape).to(weight.dtype)
-    exact = linear(left.double(), weight.double(), None if bias is None else bias.double())
-    unpadded = relative_error([linear(left, weight, bias)], [exact])
 
-    def validate(result: Any) -> str | None:
-        error = relative_error([result], [exact])
-        return None if error <= 4 * unpadded else f"its relative error is {error:.1e}, unpadded {unpadded:.1e}"
+    def expect(values: Sequence[Any]) -> ExpectedTensors:
+        exact = linear(values[0].double(), weight.double(), None if bias is None else bias.double())
+        return ExpectedTensors.of([linear(values[0], weight, bias)], [exact])
 
-    return InProcessEvaluator(_builder(left, weight, bias), validate, resolver.evaluation_options())
+    call = CallArguments((left,), structured=False)
+    return Evaluator(TorchWorkload(NAME, _builder(weight, bias), call, expect, resolver.timing_options()))
 
 
-def _builder(left: Any, weight: Any, bias: Any) -> Callable[[Config], Launch]:
-    def build(config: Config) -> Launch:
+def _builder(weight: Any, bias: Any) -> Callable[[Config], Callable[[Any], Any]]:
+    def build(config: Config) -> Callable[[Any], Any]:
         extra = _extra_size(weight, config)
         padded_weight, padded_bias = _padded((weight, bias), extra)
 
-        def launch() -> Any:
+        def launch(left: Any) -> Any:
             padded_left = pad_tensor(left, (0, extra.depth)) if extra.depth else left
             return linear(padded_left, padded_weight, padded_bias)[..., : weight.shape[0]]
 

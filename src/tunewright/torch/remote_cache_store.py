@@ -11,16 +11,17 @@ from typing import Any
 
 from tunewright.errors import BundleError, SettingsError, StoreError
 from tunewright.lazy_logging import LazyLogger
-from tunewright.stores import locations
+from tunewright.stores import locations, namespaces
 from tunewright.stores.bundle import signing
 from tunewright.stores.bundle.layout import TRAILER
+from tunewright.stores.bundle.signers import read_signers
 from tunewright.stores.capabilities import KeepsNamespaces
 from tunewright.torch import compatibility
 from tunewright.torch.inductor import adapter, remote
 
 log = LazyLogger(__name__)
 
-NAMESPACE = "torch"
+NAMESPACE = namespaces.TORCH_CACHE.name
 _PURPOSE = b"tunewright torch cache\n"
 """Start of what is signed, so that no signature of a bundle can pass for one of these."""
 
@@ -91,7 +92,7 @@ def remote_cache(location: str, *, signers: Path | str, sign: Path | str | None 
     store = locations.open_store(location, None)
     if not isinstance(store, KeepsNamespaces):
         raise SettingsError(f"{location} only stores decisions; use PostgreSQL, Redis or a file")
-    trusted = signing.read_signers(Path(signers))
+    trusted = read_signers(Path(signers)).require_single(signers)
     if not trusted:
         raise SettingsError(f"{signers} lists no signer; add the public keys of those whom you trust")
     tag = compatibility.cache_tag()

@@ -9,11 +9,11 @@ import msgspec
 import torch
 
 from tunewright.engine.budget import Budget
-from tunewright.measure.clock import Restore
+from tunewright.measure.evaluator import Evaluator
 from tunewright.model.decision import Decision, Problem
 from tunewright.session import Session, current_session
 from tunewright.settings import Mode
-from tunewright.torch.evaluator import EvaluationOptions, InProcessEvaluator
+from tunewright.torch.candidate import TorchTimingOptions
 from tunewright.torch.inductor import adapter, graphs
 from tunewright.torch.inductor.kernel_names import OVERRIDDEN
 from tunewright.torch.overrides import Overrides
@@ -50,16 +50,12 @@ class Resolver:
         serial.counts, serial.listeners, serial.chosen = session.counts, session.listeners, session.chosen
         return serial
 
-    def evaluation_options(
-        self, restore: Restore | None = None, *, sample_seconds: float = 0.0, time_factor: float = 1.0
-    ) -> EvaluationOptions:
+    def timing_options(self, sample_seconds: float = 0.0) -> TorchTimingOptions:
         """Returns how candidates are timed in this process."""
         lock = self.session.settings.cache_path / "leases" / "cpu.lock"
-        return EvaluationOptions(torch.get_num_threads(), restore, lock, sample_seconds, time_factor)
+        return TorchTimingOptions(torch.get_num_threads(), sample_seconds, lock)
 
-    def __call__(
-        self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], InProcessEvaluator]
-    ) -> Decision:
+    def __call__(self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator]) -> Decision:
         """Returns the decision for a problem; the evaluator is only made if something is measured."""
         decision = self._resolve(problem, names, make_evaluator)
         self.decisions[names[-1]] = decision
@@ -69,9 +65,7 @@ class Resolver:
         """Returns what kernels are named after: the digest of the decided key, or that an override decided."""
         return OVERRIDDEN if set(names) & self.overrides.used.keys() else problem.key.digest
 
-    def _resolve(
-        self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], InProcessEvaluator]
-    ) -> Decision:
+    def _resolve(self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator]) -> Decision:
         if (config := self.overrides.config(problem, names)) is not None:
             return Decision(problem.key, config)
         session = self.session

@@ -1,18 +1,17 @@
-"""Adapter to Triton: all uses of its private parts, with a self-test against the tested version."""
+"""Adapter to Triton: all uses of its private parts at a launch; `releases` checks that they are there."""
 
 from __future__ import annotations
 
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
-from tunewright.errors import PluginError
-from tunewright.lazy_logging import LazyLogger
 from tunewright.model.device import Device, Toolchain
-from tunewright.ports.plugins import missing
+from tunewright.triton import releases
 
 try:
     import triton
@@ -24,30 +23,17 @@ try:
     from triton.runtime.cache import get_cache_manager, triton_key
     from triton.runtime.driver import driver
     from triton.runtime.interpreter import InterpretedFunction
-    from triton.runtime.jit import JITCallable, JITFunction, KernelInterface
+    from triton.runtime.jit import JITCallable, JITFunction, TensorWrapper
     from triton.tools.tensor_descriptor import TensorDescriptor
 except ImportError as error:
-    raise missing("backends", "triton", error) from error
-
-log = LazyLogger(__name__)
-
-TESTED_VERSION = "3.9.0"
-"""The version of Triton that this file was tested with."""
+    raise releases.import_failed(error) from error
 
 Config: TypeAlias = stock.Config
 Autotuner, Heuristics = stock.Autotuner, stock.Heuristics
 heuristics = stock.heuristics
 
-VERSION: str = triton.__version__
-
-LAUNCH_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
-"""Launch options of Triton's `Config`, beside the kernel's own parameters."""
-
-AUTOTUNE_PARAMETERS = (
-    "configs", "key", "prune_configs_by", "reset_to_zero", "restore_value", "pre_hook", "post_hook", "warmup", "rep",
-    "use_cuda_graph", "do_bench", "cache_results",
-)  # fmt: skip
-"""Parameters of `triton.autotune`, in order."""
+CPU_ROOM = 512 << 20
+"""Bytes of arguments that may be copied on a device whose free memory is not known."""
 
 _DEVICE_LIMITS = {
     "max_shared_mem": "shared memory",
@@ -101,6 +87,24 @@ def tensor_of(value: Any) -> Any:
     if isinstance(value, TensorDescriptor):
         return value.base
     return value if is_tensor(value) else None
+
+
+def has_known_memory(tensor: Any) -> bool:
+    """Whether a tensor is torch's, or wraps one of torch's with a type that torch does not have."""
+    return hasattr(tensor, "untyped_storage") or isinstance(tensor, TensorWrapper)
+
+
+def with_tensors(value: Any, tensors: Mapping[int, Any]) -> Any:
+    """Returns an argument with its tensors replaced by others, given by the ids of those they replace."""
+    if isinstance(value, tuple | list):
+        parts = [with_tensors(part, tensors) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, TensorDescriptor):
+        blocks = list(value.block_shape)  # a hook may set them
+        return replace(value, base=with_tensors(value.base, tensors), block_shape=blocks)
+    if id(value) in tensors and isinstance(value, TensorWrapper):
+        return TensorWrapper(tensors[id(value)], value.dtype)
+    return tensors.get(id(value), value)
 
 
 class Param(NamedTuple):
@@ -172,6 +176,12 @@ def device_interface() -> Any:
     return get_interface() if get_interface else None
 
 
+def wait_for_device() -> None:
+    """Waits until the device is idle: the errors of launches surface now."""
+    if wait := getattr(device_interface(), "synchronize", None):
+        wait()
+
+
 def device() -> Device:
     """Returns the model of the current device; cards of one architecture with different limits are different."""
     number, target = current_device(), driver.active.get_current_target()
@@ -193,9 +203,9 @@ def device_name() -> str:
 def toolchain() -> Toolchain:
     """Returns the versions of what compiles kernels here: Triton, libtriton with its LLVM, ptxas."""
     if knobs.runtime.interpret:
-        return {"triton": VERSION}
+        return {"triton": releases.VERSION}
     target = driver.active.get_current_target()
-    return {"triton": VERSION, "libtriton": _digest(triton_key()), **_assembler(_backend_for(target), target)}
+    return {"triton": releases.VERSION, "libtriton": _digest(triton_key()), **_assembler(_backend_for(target), target)}
 
 
 @cache
@@ -214,7 +224,8 @@ def _digest(text: str) -> str:
 def execution_mode(*, interpreted: bool) -> dict[str, str]:
     """Returns the settings that change the code of a kernel beside its source and arguments."""
     language = knobs.language
-    fused = language.default_fp_fusion and not language.force_disable_fp_fusion
+    is_forced_off = getattr(language, "force_disable_fp_fusion", False)  # since Triton 3.9
+    fused = language.default_fp_fusion and not is_forced_off
     mode = {"execution": "interpreted" if interpreted else "compiled", "fp fusion": "on" if fused else "off"}
     mode |= {"f32": language.fp32_default} if language.fp32_default else {}
     mode |= {"debug": "on"} if knobs.runtime.debug else {}
@@ -234,8 +245,8 @@ def is_verbose() -> bool:
 
 
 def autotune_listener() -> Callable[..., Any] | None:
-    """Returns Triton's listener for decisions; None if there is none."""
-    listener: Callable[..., Any] | None = knobs.autotuning.listener
+    """Returns Triton's listener for decisions; None if there is none, as before Triton 3.8."""
+    listener: Callable[..., Any] | None = getattr(knobs.autotuning, "listener", None)
     return listener
 
 
@@ -253,8 +264,16 @@ def on_compile(callback: Callable[[str], None]) -> None:
 
 
 def has_results() -> bool:
-    """Whether launches have results; those of a fake driver have none."""
-    return not getattr(driver.active, "pretends", False)
+    """Whether launches have results; those of a fake driver without an effect have none."""
+    if is_interpreting() or not getattr(driver.active, "pretends", False):
+        return True
+    return getattr(driver.active, "effect", None) is not None
+
+
+def room_for_copies() -> int:
+    """Returns how many bytes all copies may take: half of the free memory, on a CPU a fixed number."""
+    query = None if is_interpreting() else getattr(device_interface(), "mem_get_info", None)
+    return int(query()[0]) // 2 if query else CPU_ROOM
 
 
 def has_clusters(device: Device) -> bool:
@@ -314,42 +333,3 @@ def patch(autotune: Callable[..., Any]) -> None:
     """Replaces Triton's decorator by `autotune` wherever Triton exports it."""
     for module, name in _PATCHED:
         setattr(module, name, autotune)
-
-
-def self_test() -> list[str]:
-    """Returns how the installed Triton differs from the tested version; empty if it does not."""
-    differences = []
-    if tuple(inspect.signature(_STOCK).parameters) != AUTOTUNE_PARAMETERS:
-        differences.append(f"triton.autotune takes {', '.join(inspect.signature(_STOCK).parameters)}")
-    if tuple(name for name in Config({}).__dict__) != tuple(sorted(Config({}).__dict__, key=_CONFIG_FIELDS.index)):
-        differences.append("the fields of triton.Config have another order")
-    if not {"grid", "warmup"} <= set(inspect.signature(JITFunction.run).parameters):
-        differences.append("JITFunction.run takes no grid or no warmup")
-    for owner, names in _EXPECTED:
-        differences += [f"{owner.__name__} has no {name}" for name in names if not hasattr(owner, name)]
-    specialized = [native_specialize_impl(BaseBackend, value, False, True, True) for value in (16, 17, 1, 1.0)]
-    if specialized != [("i32", "D"), ("i32", ""), ("constexpr", 1), ("fp32", None)]:
-        differences.append(f"arguments are specialized as {specialized}")
-    return differences
-
-
-_CONFIG_FIELDS = ("kwargs", "num_warps", "num_ctas", "num_stages", "maxnreg", "pre_hook", "ir_override")
-_EXPECTED = (
-    (stock.Autotuner, ("prune_configs", "warmup", "do_bench", "run")),
-    (KernelInterface, ("warmup", "__getitem__")),
-    (JITFunction, ("cache_key", "parse")),
-    (type(driver), ("active", "set_active")),
-)
-
-
-@cache
-def require_supported() -> None:
-    """Raises PluginError if another version of Triton fails the self-test; warns once if it passes."""
-    if VERSION == TESTED_VERSION:
-        return
-    if differences := self_test():
-        raise PluginError(
-            f"triton {VERSION} differs from the tested {TESTED_VERSION}: {'; '.join(differences)}. "
-            f"Install triton=={TESTED_VERSION}"
-        )
-    log.warning("triton %s is untested (tested: %s); it passes the self-test", VERSION, TESTED_VERSION)

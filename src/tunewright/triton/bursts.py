@@ -34,28 +34,35 @@ class Burst:
 
     clock = adapter.EventClock.name
 
-    def __init__(self, candidate: Launchable) -> None:
-        self._candidate, self._clock = candidate, adapter.EventClock()
+    def __init__(self, device: adapter.EventClock) -> None:
+        self._device = device
         self._events: list[tuple[Any, Any]] = []
+
+    @property
+    def launches(self) -> int:
+        """Launches in a burst; 0 before it is calibrated."""
+        return len(self._events)
+
+    def calibrate(self, launch: Launchable) -> None:
+        """Finds out how many launches make a burst."""
         self._grow(1)
-        seconds = self()
+        seconds = self(launch)
         if seconds < SINGLE_LAUNCH_SECONDS:
             self._grow(min(MAX_LAUNCHES, max(MIN_LAUNCHES, ceil(TARGET_SECONDS / seconds))))
 
     def _grow(self, count: int) -> None:
         while len(self._events) < count:
-            self._events.append((self._clock.event(), self._clock.event()))
+            self._events.append((self._device.event(), self._device.event()))
 
-    def __call__(self) -> float:
-        candidate, clock = self._candidate, self._clock
+    def __call__(self, launch: Launchable) -> float:
         for start, end in self._events:
-            candidate.before()
-            clock.flush()
+            launch.before()
+            self._device.flush()
             start.record()
-            candidate.run()
+            launch.run()
             end.record()
-            candidate.after()
-        clock.wait()
+            launch.after()
+        self._device.wait()
         seconds = median([start.elapsed_time(end) for start, end in self._events]) * 1e-3
         if not isfinite(seconds) or seconds < 0:
             raise ValueError(f"the device's events measured {seconds} s, which is not a valid time")

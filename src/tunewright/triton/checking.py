@@ -1,4 +1,4 @@
-"""Checks the results of a kernel: on a GPU during trials, without one in Triton's interpreter (rung 3)."""
+"""Checks the results of a kernel without a GPU, in Triton's interpreter (rung 3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tunewright.cases.tolerance import STORAGE_DTYPES, Tolerance, find_mismatch
 from tunewright.errors import SignatureError
 from tunewright.triton.options import AutotuneOptions
 
@@ -118,41 +117,3 @@ def _wait(process: subprocess.Popen[bytes], output: Path, seconds: float) -> str
             process.kill()
             process.wait()
     return ""
-
-
-def make_checker(
-    options: AutotuneOptions, arguments: Mapping[str, Any], stored: Mapping[str, Any]
-) -> Callable[[], str | None] | None:
-    """Returns a function that tells what is wrong in the tensors `stored` after a launch; None without a reference."""
-    if options.reference is None:
-        return None
-    parameters = list(inspect.signature(options.reference).parameters)
-    if unknown := [name for name in parameters if name not in arguments]:
-        raise SignatureError(f"the reference takes {unknown[0]!r}, which is not an argument of the kernel")
-    result = options.reference(**{name: _copy_if_tensor(arguments[name]) for name in parameters})
-    values = result.values() if isinstance(result, Mapping) else result if isinstance(result, tuple) else (result,)
-    names = list(result) if isinstance(result, Mapping) else list(stored)
-    expected = [_to_numpy(value) for value in values]
-    longest = max([64, *(size for tensor in stored.values() for size in tensor.shape)])
-    tolerance = Tolerance(_tolerance(options, stored), longest)
-    return lambda: find_mismatch(expected, {name: _to_numpy(stored[name]) for name in names}, tolerance)
-
-
-def _copy_if_tensor(value: Any) -> Any:
-    """Returns a copy of a tensor, which the reference may change; other values unchanged."""
-    return value.clone() if hasattr(value, "clone") else value
-
-
-def _to_numpy(tensor: Any) -> Any:
-    """Returns a tensor as a numpy array; in single precision if numpy does not have its dtype."""
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if str(tensor.dtype).removeprefix("torch.") in _NON_NUMPY_TOLERANCES else tensor).numpy()
-
-
-_NON_NUMPY_TOLERANCES = {"bfloat16": STORAGE_DTYPES["bfloat16"], "float8_e4m3fn": 0.15, "float8_e5m2": 0.3}
-
-
-def _tolerance(options: AutotuneOptions, stored: Mapping[str, Any]) -> float | None:
-    dtypes = [str(tensor.dtype).removeprefix("torch.") for tensor in stored.values()]
-    tolerances = [_NON_NUMPY_TOLERANCES.get(dtype, 0.0) for dtype in dtypes]
-    return options.tolerance if options.tolerance is not None else max(tolerances, default=0.0) or None

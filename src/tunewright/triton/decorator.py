@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from tunewright.triton import adapter
+from tunewright.triton import adapter, releases
 from tunewright.triton.names import Config
 from tunewright.triton.options import AutotuneKeywords, AutotuneOptions
 from tunewright.triton.tuner import TritonTuner
@@ -38,7 +38,7 @@ def autotune(
         def add(x, y, out, n, BLOCK: tl.constexpr): ...
     """
     leading = (configs, key, prune_configs_by, reset_to_zero, restore_value, pre_hook)
-    names = adapter.AUTOTUNE_PARAMETERS
+    names = releases.AUTOTUNE_PARAMETERS
     trailing = dict(zip(names[_LEADING:], args, strict=False))
     if len(args) > len(names) - _LEADING or set(options) & set(trailing):
         raise TypeError(f"autotune takes {', '.join(names)}, each once")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tunewright.triton import adapter
@@ -28,21 +29,29 @@ class DispatchTable(NamedTuple):
         self.entries[key] = entry
 
 
-def make_dispatch_table(args: Sequence[Any], kwargs: Mapping[str, Any]) -> DispatchTable:
+def make_dispatch_table(
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    specialized: Mapping[int | str, adapter.Param] = MappingProxyType({}),
+) -> DispatchTable:
     """Returns an empty table whose key function has no loop and no branch on types.
 
     A tensor is keyed by dtype, by shape and strides unless it is contiguous, and by the alignment of its address; a
-    float only by its type, which the table has already; everything else by value.
+    float only by its type, which the table has already; an int whose value is not part of the key by how Triton
+    specializes on it, since it may be another at every call; everything else by value. `specialized` has the parameters
+    whose value is not part of the key, by position and by name.
     """
     names = [f"p{i}" for i in range(len(args))]
-    arguments = list(zip(names, args, strict=True))
-    arguments += [(f"kwargs[{name!r}]", value) for name, value in kwargs.items()]
+    arguments: list[tuple[int | str, str, Any]] = list(zip(range(len(args)), names, args, strict=True))
+    arguments += [(name, f"kwargs[{name!r}]", value) for name, value in kwargs.items()]
     parts = ["driver.active.get_current_device()"]
-    for expression, value in arguments:
+    for place, expression, value in arguments:
         if all(hasattr(value, name) for name in _TENSOR_ATTRIBUTES):
             parts.append(f"(t := {expression}).dtype, t.is_contiguous() or (t.shape, t.stride()), t.data_ptr() & 15")
         elif adapter.tensor_of(value) is not None or isinstance(value, tuple | list):
             parts.append(f"slow_key({expression})")
+        elif type(value) is int and (param := specialized.get(place)) is not None:
+            parts.append(_int_class(param, expression))
         elif type(value) is not float:
             parts.append(expression)
     if adapter.is_interpreting():
@@ -51,6 +60,14 @@ def make_dispatch_table(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Dispa
     scope: dict[str, Any] = {"driver": adapter.driver_holder(), "slow_key": _slow_key}
     exec(f"def dispatch_key(args, kwargs):\n    {unpacked}\n    return ({', '.join(parts)},)", scope)
     return DispatchTable(scope["dispatch_key"], {})
+
+
+def _int_class(param: adapter.Param, expression: str) -> str:
+    """Returns code for how Triton specializes on an int: by its width, whether it is 1, and whether 16 divides it."""
+    width = f"(i := {expression}).bit_length() >> 5"
+    if not param.specialize:
+        return width
+    return f"{width}, 2 if i == 1 else i & 15 == 0" if param.align else f"{width}, i == 1"
 
 
 def _slow_key(value: Any) -> Hashable:

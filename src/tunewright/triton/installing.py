@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tunewright.triton import adapter
+from tunewright.triton import adapter, releases
 from tunewright.triton.decorator import autotune
 
 
 def install() -> None:
     """Makes `@triton.autotune` ours from here on; kernels that are already decorated stay as they are."""
-    adapter.require_supported()
+    releases.require_supported()
     adapter.patch(autotune)
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.pools.kernel_loader import load_target
-from tunewright.triton.checking import check_options, make_checker
+from tunewright.triton.checking import check_options
 from tunewright.triton.installing import installed
 from tunewright.triton.mutated_args import tensors_to_restore
+from tunewright.triton.results import expected_by_reference
+from tunewright.triton.tensors import Room
 
 
 def main(output: str) -> None:
@@ -32,7 +34,7 @@ def _run(kernel: Any, config: Any, shape: Mapping[str, int]) -> str | None:
     arguments = dict(options.inputs(**shape))
     grid = arguments.pop("grid")
     stored = tensors_to_restore(kernel.fn, arguments)
-    checker = make_checker(options, arguments, stored)
+    expected = expected_by_reference(options, arguments, stored, Room(0))
     if config.pre_hook:
         config.pre_hook({**arguments, **config.all_kwargs()})
     try:
@@ -41,8 +43,7 @@ def _run(kernel: Any, config: Any, shape: Mapping[str, int]) -> str | None:
         if type(error).__name__ != "InterpreterError":
             raise
         return f"it raises {error}"
-    assert checker is not None
-    return checker()
+    return expected.mismatch(stored)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -49,6 +50,14 @@ class KeyBuilder:
             return f"{name}: {type(value).__name__} {value}"
         return f"{name}: {_describe_value(param, value)}"
 
+    def without_specialization(self, signature: Signature) -> tuple[Any, ...]:
+        """Returns what Triton's own autotuner tells calls apart by: the values of `key=`, and the dtypes of tensors."""
+        parts = []
+        for text in signature.args:
+            name, _, rest = text.partition(": ")
+            parts.append(text if name in self._key else f"{name}: {' '.join(_DTYPES.findall(rest))}")
+        return (*parts, *signature.dims.items())
+
     def key(self, signature: Signature) -> Key:
         """Returns the key on the current device."""
         interpreted = adapter.is_interpreted(self._fn)
@@ -67,6 +76,10 @@ class KeyBuilder:
     def source(self) -> str:
         """A digest of the kernel's source."""
         return kernel_digest(self._fn)
+
+
+_DTYPES = re.compile(r"\*k?\w+|descriptor of \w+")
+"""The dtypes of tensors in the description of an argument."""
 
 
 def _is_size(value: Any) -> bool:

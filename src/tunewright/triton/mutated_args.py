@@ -1,11 +1,11 @@
-"""Finds the arguments that a kernel writes to from its syntax; if in doubt, an argument counts as written."""
+"""Finds the arguments that a kernel writes to and reads from its syntax; if in doubt, an argument counts as both."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tunewright.triton import adapter
 from tunewright.triton.source import parse_function, resolve_name, visible_names
@@ -17,13 +17,25 @@ DATA_CALLS = ("load", "atomic")
 """Parts of the names of calls that return data, which cannot be a pointer to an argument."""
 
 
+class PointerUse(NamedTuple):
+    """The parameters through which a kernel, or a function it calls, stores, and those through which it may read."""
+
+    mutated: frozenset[str]
+    read: frozenset[str]
+
+
+def pointer_use(fn: Any) -> PointerUse:
+    """Returns what a kernel does with the memory behind its parameters."""
+    return _PointerFlow(adapter.innermost(fn), ()).use()
+
+
 def mutated_parameters(fn: Any) -> frozenset[str]:
     """Returns the parameters through which a kernel, or a function it calls, stores."""
-    return _PointerFlow(adapter.innermost(fn), ()).mutated()
+    return pointer_use(fn).mutated
 
 
 class _PointerFlow(ast.NodeVisitor):
-    """Tracks from which parameters each name of a function derives, and which of them are stored through."""
+    """Tracks from which parameters each name of a function derives, and which of them are stored or read through."""
 
     def __init__(self, jitted: Any, callers: Sequence[Any]) -> None:
         self._jitted, self._callers = jitted, (*callers, jitted)
@@ -33,14 +45,15 @@ class _PointerFlow(ast.NodeVisitor):
         self.params = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
         self._origins: dict[str, set[str]] = {name: {name} for name in self.params}
         self._mutated: set[str] = set()
+        self._read: set[str] = set()
 
-    def mutated(self) -> frozenset[str]:
-        """Returns the parameters that are stored through; visits the body until nothing changes."""
+    def use(self) -> PointerUse:
+        """Returns the parameters that are stored or read through; visits the body until nothing changes."""
         size = -1
-        while size != (size := sum(map(len, self._origins.values())) + len(self._mutated)):
+        while size != (size := sum(map(len, (*self._origins.values(), self._mutated, self._read)))):
             for statement in self._tree.body:
                 self.visit(statement)
-        return frozenset(self._mutated)
+        return PointerUse(frozenset(self._mutated), frozenset(self._read))
 
     def _comes_from(self, node: ast.AST) -> set[str]:
         if isinstance(node, ast.Name):
@@ -86,9 +99,13 @@ class _PointerFlow(ast.NodeVisitor):
         self.generic_visit(node)
         name, value = _callee_name(node), resolve_name(node.func, self._scope)
         if adapter.is_callable_on_device(value):
-            self._mutated |= self._written_by_call(value, node)
-        elif any(word in name for word in WRITING_CALLS) or not self._is_harmless(node, value):
+            self._visit_device_call(value, node)
+            return
+        harmless = self._is_harmless(node, value)
+        if any(word in name for word in WRITING_CALLS) or not harmless:
             self._mutated |= self._written_through(node)
+        if name != "store" or not harmless:
+            self._read |= self._reached(node)
 
     def _written_through(self, node: ast.Call) -> set[str]:
         """Returns the parameters behind the pointer: the first argument, one by keyword, or the object of a method."""
@@ -110,19 +127,30 @@ class _PointerFlow(ast.NodeVisitor):
             return True
         return isinstance(node.func, ast.Name) and node.func.id in _BUILTINS
 
-    def _written_by_call(self, callee: Any, node: ast.Call) -> set[str]:
-        """Returns the parameters that a call of another JIT function stores through."""
-        arguments: dict[str, ast.expr] = {}
+    def _reached(self, node: ast.Call) -> set[str]:
+        """Returns the parameters behind anything that a call is given."""
+        arguments = [*node.args, *(word.value for word in node.keywords)]
+        if isinstance(node.func, ast.Attribute):
+            arguments.append(node.func.value)
+        return set().union(*map(self._comes_from, arguments))
+
+    def _visit_device_call(self, callee: Any, node: ast.Call) -> None:
+        """Takes in what a call of another JIT function stores and reads through its parameters."""
         if callee in self._callers:
-            return set().union(*(self._comes_from(arg) for arg in node.args))
+            self._mutated |= set().union(*map(self._comes_from, node.args))
+            self._read |= self._reached(node)
+            return
         inner = _PointerFlow(callee, self._callers)
-        mutated = inner.mutated()
-        for name, arg in zip(inner.params, node.args, strict=False):
-            arguments[name] = arg
-        arguments |= {word.arg: word.value for word in node.keywords if word.arg}
+        use = inner.use()
         if any(isinstance(arg, ast.Starred) for arg in node.args):
-            return set().union(*map(self._comes_from, node.args)) if mutated else set()
-        return set().union(*(self._comes_from(arguments[name]) for name in mutated if name in arguments))
+            self._mutated |= set().union(*map(self._comes_from, node.args)) if use.mutated else set()
+            self._read |= self._reached(node)
+            return
+        arguments = dict(zip(inner.params, node.args, strict=False))
+        arguments |= {word.arg: word.value for word in node.keywords if word.arg}
+        origins = {name: self._comes_from(arg) for name, arg in arguments.items()}
+        self._mutated |= set().union(*(origins[name] for name in use.mutated if name in origins))
+        self._read |= set().union(*(origins[name] for name in use.read if name in origins))
 
 
 _BUILTINS = frozenset({"range", "min", "max", "len", "int", "float", "abs", "print", "isinstance", "getattr", "tuple"})
@@ -136,9 +164,17 @@ def _callee_name(node: ast.Call) -> str:
 def tensors_to_restore(fn: Any, named: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tensors that a launch may change by name, in the order of the parameters."""
     names = mutated_parameters(fn)
-    return dict(
-        item for name in fn.arg_names if name in names and name in named for item in _tensors(name, named[name])
-    )
+    return {name: tensor for name, tensor in all_tensors(fn, named).items() if parameter_of(name) in names}
+
+
+def all_tensors(fn: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all tensors of a call by name, in the order of the parameters."""
+    return dict(item for name in fn.arg_names if name in named for item in _tensors(name, named[name]))
+
+
+def parameter_of(name: str) -> str:
+    """Returns the parameter that a tensor belongs to, which may be one of a tuple."""
+    return name.partition(".")[0]
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 
 from tunewright.engine.budget import Budget
+from tunewright.errors import SettingsError
 from tunewright.kernel.seeds import Seeds
 from tunewright.session import Session
 from tunewright.spaces.space import Space
+
+TuneOn = Literal["first call", "idle", "never"]
+"""When a kernel may be tuned."""
 
 
 class AutotuneOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,14 +25,18 @@ class AutotuneOptions(msgspec.Struct, frozen=True, kw_only=True):
     - `model`: whether configs of a space that the resource model calls hopeless are dropped before they are compiled.
     - `buckets`: sizes of `key=` to round up, so that fewer shapes are tuned: `{"M": "pow2", "N": [64, 512]}`.
     - `reference`: computes the expected results. It takes any of the kernel's arguments by name, and returns what the
-      kernel stores, in the order of its parameters.
-    - `tolerance`: allowed relative error; by default by dtype.
+      kernel stores, in the order of its parameters, or a mapping with names. Without it, results are compared with
+      those of the default config.
+    - `tolerance`: allowed relative error; by default by dtype. If it is infinite, results are not compared.
     - `inputs`: makes a call from named sizes: a mapping with `grid` and the kernel's arguments by name.
     - `shapes`: sizes to check and prebuild for.
     - `seeds`: configs of a space to try first: a list, a JSON file, or a function of the sizes in `key=`.
     - `budget`: trials, time or both, as in `"200,5m"`; by default all of a list.
     - `strategy`: how a space is searched; by default that of the settings, and for a list its order.
     - `targets`: architectures to prebuild for, such as `["sm_80", "sm_90", "gfx942"]`.
+    - `tune_on`: when to tune. `"first call"`: at the first call of a key, unless a key that differs only in alignment,
+      divisibility, layout or constexprs is decided: that decision is used, and the key is noted for later. `"idle"`:
+      only calls within `tunewright.triton.idle()` tune. `"never"`: none does.
     - `name`: the kernel's name in the store; by default the function's name.
     - `session`: its own store and mode.
     """
@@ -44,10 +52,13 @@ class AutotuneOptions(msgspec.Struct, frozen=True, kw_only=True):
     budget: str | None = None
     strategy: str | None = None
     targets: Sequence[str] = ()
+    tune_on: TuneOn = "first call"
     name: str | None = None
     session: Session | None = None
 
     def __post_init__(self) -> None:
+        if self.tune_on not in get_args(TuneOn):
+            raise SettingsError(f"tune_on={self.tune_on!r} is not one of {', '.join(map(repr, get_args(TuneOn)))}")
         if self.budget is not None:
             Budget.parse(self.budget)
 
@@ -72,5 +83,6 @@ class AutotuneKeywords(TypedDict, total=False):
     budget: str | None
     strategy: str | None
     targets: Sequence[str]
+    tune_on: TuneOn
     name: str | None
     session: Session | None

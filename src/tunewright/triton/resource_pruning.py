@@ -9,7 +9,7 @@ from tunewright.lazy_logging import LazyLogger
 from tunewright.model.device import Device
 from tunewright.session import Session
 from tunewright.spaces.space import Space
-from tunewright.triton.evaluator import LaunchCall
+from tunewright.triton.launching import LaunchCall
 from tunewright.triton.static.artifacts import ArtifactCache
 from tunewright.triton.static.features import compiled_features
 from tunewright.triton.static.kernels import unwrap_kernel

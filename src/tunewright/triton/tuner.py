@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +14,15 @@ from tunewright.errors import NothingWorked, SpaceError
 from tunewright.kernel.seeds import load_seeds
 from tunewright.lazy_logging import LazyLogger
 from tunewright.model.decision import Decision, Problem
-from tunewright.model.trial import Timing
 from tunewright.pools.kernel_loader import importable_target, is_lookup_only
 from tunewright.session import Session, current_session
 from tunewright.settings import Mode
 from tunewright.stores.fallback import SAME_QUESTION_TIERS
+from tunewright.stores.network_files import host_path
 from tunewright.stores.statistics import MissRecord
-from tunewright.triton import adapter
+from tunewright.triton import adapter, deferring, releases
 from tunewright.triton.autotuner_cache import AutotunerCache
 from tunewright.triton.cache_preload import count_compiles, preload_triton_cache
-from tunewright.triton.checking import make_checker
 from tunewright.triton.configs import (
     MAX_LISTED_CONFIGS,
     ConfigSpace,
@@ -33,20 +31,13 @@ from tunewright.triton.configs import (
     space_from_knobs,
 )
 from tunewright.triton.dispatch_key import MAX_ENTRIES, DispatchTable, make_dispatch_table
-from tunewright.triton.evaluator import (
-    FAILED_TIMINGS,
-    BenchmarkEvaluator,
-    LaunchCall,
-    RaceEvaluator,
-    TrialContext,
-    quantiles,
-    refuse_conflicts,
-)
 from tunewright.triton.keys import KeyBuilder
-from tunewright.triton.mutated_args import tensors_to_restore
+from tunewright.triton.launching import LaunchCall, refuse_conflicts
+from tunewright.triton.observed_evaluator import ObservedEvaluator, Unraced
 from tunewright.triton.options import AutotuneOptions
+from tunewright.triton.reporting import recorded_timings, report_decision
 from tunewright.triton.resource_pruning import prune_by_resources
-from tunewright.triton.snapshot import Snapshot
+from tunewright.triton.workload import TritonWorkload, WorkloadOptions
 
 log = LazyLogger(__name__)
 
@@ -60,11 +51,11 @@ class PreparedLaunch(NamedTuple):
     run_counted: Callable[[Any, Any], Any] | None = None
 
 
-class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused-ignore]
+class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-type, unused-ignore]
     """A kernel that is launched with its best config; it has all attributes and methods of Triton's `Autotuner`."""
 
     def __init__(self, fn: Any, stock_options: Mapping[str, Any], options: AutotuneOptions) -> None:
-        adapter.require_supported()
+        releases.require_supported()
         self._local = threading.local()
         self._lock = threading.RLock()
         self._tables: dict[tuple[Any, ...], DispatchTable] = {}
@@ -79,6 +70,13 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         stock["configs"] = self._config_list(stock.get("configs"))
         super().__init__(fn, fn.arg_names, **stock)
         self.key = KeyBuilder(fn, self.keys, options, own_clock=self._do_bench is not None)
+        self._decided: list[Decision] = []
+        self._specialized = {
+            place: param
+            for number, param in enumerate(self.key.params)
+            for place in (number, param.name)
+            if not param.constexpr and param.name not in self.keys
+        }
 
     def _config_list(self, configs: Sequence[Any] | None) -> Sequence[Any] | None:
         """Returns the configs that Triton shows: the declared list, or those of a space that is not too large."""
@@ -109,9 +107,10 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
 
     @cache.setter
     def cache(self, value: Mapping[Any, Any]) -> None:
-        self._cache = AutotunerCache(value, self._forget)
+        self._cache = AutotunerCache(value, self.forget)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forgets what calls are launched with, so that they are looked up again."""
         with self._lock:
             self._tables.clear()
             self._launches.clear()
@@ -173,7 +172,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         """Returns the launch for calls like this one; resolved once per dispatch key."""
         types = (*map(type, args), *kwargs, *map(type, kwargs.values()))
         with self._lock:
-            table = self._tables.get(types) or make_dispatch_table(args, kwargs)
+            table = self._tables.get(types) or make_dispatch_table(args, kwargs, self._specialized)
             try:
                 dispatch_key = table.key_of(args, kwargs)
                 entry: PreparedLaunch | None = table.entries.get(dispatch_key)
@@ -256,9 +255,12 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         ):
             log.info("%s is not tuned: %s", key.kernel, reason)
             return _prepared_launch(configs.to_triton(session.lookup(problem).config)), adapter.is_interpreted(self.fn)
+        if decision is None and (substitute := self._substitute(session, problem)) is not None:
+            return _prepared_launch(configs.to_triton(substitute.config)), True
         if decision is None:
             tuned: list[Any] = []
             decision = session.tune_once(problem, lambda: self._tune(session, problem, configs, call, tuned))
+            self._decided = [*self._decided[1 - MAX_ENTRIES :], decision]
             self._report(problem, configs, decision, triton_key, is_hit=not tuned)
         elif decision.tier in SAME_QUESTION_TIERS:
             self._report(problem, configs, decision, triton_key, is_hit=True)
@@ -266,6 +268,22 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         if session.mode is Mode.RECORD and decision.tier not in SAME_QUESTION_TIERS:
             prepared = self._count_calls(session, problem, prepared)
         return prepared, True
+
+    def _substitute(self, session: Session, problem: Problem) -> Decision | None:
+        """Returns what answers a call that must not tune now, and notes its key for later; None if it may tune."""
+        sibling = deferring.find_sibling(session, problem, self.key, self._decided)
+        if not deferring.must_defer(self.options.tune_on, has_sibling=sibling is not None):
+            return None
+        deferring.note_for_later(session, problem, self, self.target() or "")
+        return session.lookup(problem) if sibling is None else session.serve(problem, sibling)
+
+    def _report(
+        self, problem: Problem, configs: ConfigSpace, decision: Decision, triton_key: Any, *, is_hit: bool
+    ) -> None:
+        """Reports a decision where Triton does."""
+        if is_hit:
+            self._timings = lambda: recorded_timings(self.session, problem, configs)
+        report_decision(self, configs, decision, triton_key, is_hit=is_hit)
 
     def _reason_not_to_tune(self, call: LaunchCall) -> str | None:
         """Returns why nothing can be measured now; None if it can."""
@@ -286,7 +304,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
             )
             settings = msgspec.structs.replace(session.settings, pool="serial", strategy=strategy)
             serial = Session(settings, store=session.store)
-            serial.counts, serial.listeners = session.counts, session.listeners
+            serial.counts, serial.chosen, serial.listeners = session.counts, session.chosen, session.listeners
             self._serial_session = session, serial
         return self._serial_session[1]
 
@@ -296,26 +314,34 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
         """Searches now, and restores the arguments."""
         refuse_conflicts([configs.to_triton(configs.default)], call.kwargs)
         started = time.time()
-        mutated = tensors_to_restore(self.fn, {**call.named, **call.kwargs})
-        snapshot = Snapshot(mutated.values())
-        checker = make_checker(self.options, {**call.named, **call.kwargs}, mutated) if adapter.has_results() else None
-        lease = session.settings.cache_path / "leases" / f"{self._lock_name()}.lock"
-        races = self._do_bench is None and adapter.EventClock.is_available()
-        context = TrialContext(snapshot, None if races else self.do_bench, checker, lease, adapter.is_verbose())
-        evaluator = (RaceEvaluator if races else BenchmarkEvaluator)(self, call, configs.to_triton, context)
+        workload = TritonWorkload(self, call, configs.to_triton, self._workload_options(session, configs))
+        evaluator = ObservedEvaluator(workload, verbose=adapter.is_verbose())
         if self._declared_space is not None:
             seeds = load_seeds(self.options.seeds, problem.space, problem.key.signature.dims)
             problem = msgspec.structs.replace(problem, seeds=seeds)
         try:
-            decision = session.tune(problem, evaluator, budget=self._budget(session, configs), replace=False)
+            attempt = evaluator if workload.races else Unraced(evaluator)
+            decision = session.tune(problem, attempt, budget=self._budget(session, configs), replace=False)
         except NothingWorked as error:
             raise NothingWorked(str(error)) from evaluator.first_error
         finally:
-            snapshot.restore()
+            evaluator.close()
         tuned.append(decision)
         self._timings, self.bench_time = evaluator.timings, time.time() - started
         self.pre_hook({**call.named, **call.kwargs, **configs.to_triton(decision.config).all_kwargs()}, reset_only=True)
         return decision
+
+    def _workload_options(self, session: Session, configs: ConfigSpace) -> WorkloadOptions:
+        """Returns how configs are evaluated: raced, unless there is a benchmark by the user or no clock."""
+        races = self._do_bench is None and adapter.EventClock.is_available()
+        return WorkloadOptions(
+            configs.default,
+            self.options,
+            bench=None if races else self.do_bench,
+            lock=host_path(session.settings.cache_path / "leases" / f"{self._lock_name()}.lock"),
+            judged=adapter.has_results(),
+            fingerprints=session.settings.deterministic,
+        )
 
     def _lock_name(self) -> str:
         return "cpu" if adapter.is_interpreted(self.fn) else adapter.device_name()
@@ -329,41 +355,6 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, unused
             if not self._declared_space
             else session.budget()
         )
-
-    def _report(
-        self, problem: Problem, configs: ConfigSpace, decision: Decision, triton_key: Any, *, is_hit: bool
-    ) -> None:
-        """Reports a decision where Triton does: to its listener, its file of timings, and the terminal."""
-        config, listener = configs.to_triton(decision.config), adapter.autotune_listener()
-        if is_hit:
-            self._timings = lambda: self._recorded_timings(problem, configs)
-        elif self.cache_results and (listed := configs.triton_configs) and not any(other.pre_hook for other in listed):
-            timings = {other: self._timings[other] for other in listed if other in self._timings}
-            adapter.write_timings(self.fn, triton_key, listed, timings)
-        if listener is not None:
-            listener(
-                fn=adapter.innermost(self.fn),
-                key=triton_key,
-                best_config=config,
-                configs_timings=self.configs_timings,
-                duration=None if is_hit else self.bench_time,
-                cache_hit=is_hit,
-            )
-        if adapter.is_verbose() and not is_hit:
-            sys.stdout.write(
-                f"Triton autotuning for function {self.base_fn.__name__},\nwith key as {triton_key},\n"
-                f"finished after {self.bench_time:.2f}s,\nbest config selected: {config};\n"
-            )
-
-    def _recorded_timings(self, problem: Problem, configs: ConfigSpace) -> dict[Any, Any]:
-        """Returns the timings of stored trials behind a decision."""
-        trials = [trial for trial in self.session.store.trials(problem.key) if trial.config in configs.space]
-        return {
-            configs.to_triton(trial.config): quantiles(trial.outcome.samples)
-            if isinstance(trial.outcome, Timing)
-            else list(FAILED_TIMINGS)
-            for trial in trials
-        }
 
     def _count_calls(self, session: Session, problem: Problem, prepared: PreparedLaunch) -> PreparedLaunch:
         """Returns the launch with its calls counted and timed, to find what is worth tuning."""

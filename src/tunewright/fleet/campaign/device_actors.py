@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError, RayError
 from tunewright.errors import PluginError, SettingsError
 from tunewright.fleet.campaign.plan import HERE, CampaignItem, CampaignPlan
 from tunewright.fleet.campaign.portion import PortionRequest, PortionResult, run_portion, time_default
-from tunewright.fleet.campaign.scheduler import CampaignDevice, DeviceLost
+from tunewright.fleet.campaign.scheduler import CampaignDevice, MachineLost
 from tunewright.fleet.ray import cluster
 from tunewright.lazy_logging import LazyLogger
 from tunewright.stores import serialization
@@ -121,9 +121,9 @@ class RayDevicePool:
         handle.item = request.item
         self._working[handle.actor.run_portion.remote(serialization.encode(request))] = handle
 
-    def results(self) -> Iterator[tuple[CampaignItem, PortionResult | DeviceLost]]:
+    def results(self) -> Iterator[tuple[CampaignItem, PortionResult | MachineLost]]:
         """Yields finished portions; waits for the first."""
-        results: list[tuple[CampaignItem, PortionResult | DeviceLost]] = []
+        results: list[tuple[CampaignItem, PortionResult | MachineLost]] = []
         while self._working and not results:
             answered, _ = ray.wait([*self._working, *self._pending], num_returns=1, timeout=POLL_SECONDS)
             for reference in answered:
@@ -133,7 +133,7 @@ class RayDevicePool:
                 results.append(self._result(reference))
         yield from results
 
-    def _result(self, reference: Any) -> tuple[CampaignItem, PortionResult | DeviceLost]:
+    def _result(self, reference: Any) -> tuple[CampaignItem, PortionResult | MachineLost]:
         handle = self._working.pop(reference)
         item, handle.item = handle.item, None
         assert item is not None
@@ -146,7 +146,7 @@ class RayDevicePool:
             log.warning("%s is lost: %s", handle.device and handle.device.name, lines[0] if lines else "")
             if int(cluster.device_counts().get(handle.kind, 0.0)) or handle.kind == HERE:
                 self._start(handle.kind)
-            return item, DeviceLost(lines[0] if lines else "its process died")
+            return item, MachineLost(lines[0] if lines else "its process died")
         except RayError as error:
             return item, PortionResult(failed=str(error).strip().splitlines()[-1])
 

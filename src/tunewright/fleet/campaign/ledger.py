@@ -15,7 +15,7 @@ from tunewright.lazy_logging import LazyLogger
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.ports.store import Store
-from tunewright.stores import serialization
+from tunewright.stores import namespaces, serialization
 from tunewright.stores.capabilities import KeepsNamespaces, RecordsMisses
 
 log = LazyLogger(__name__)
@@ -99,7 +99,8 @@ class CampaignLedger:
             raise StoreError("this store cannot keep a campaign; use SQLite, PostgreSQL or Redis")
         self._namespaces: KeepsNamespaces = store
         self.store, self.plan = store, plan
-        self._states_name, self._slow_name = f"campaign {plan.name}", f"quarantine {plan.name}"
+        self._states_name = namespaces.CAMPAIGNS.named(plan.name)
+        self._slow_name = namespaces.SLOW_DEVICES.named(plan.name)
         bodies = self._namespaces.fetch(self._states_name, [item.name for item in plan.items])
         self.states = {item.name: _decode(item, bodies.get(item.name)) for item in plan.items}
         self.tried = sum(state.tried for state in self.states.values())

@@ -35,7 +35,7 @@ class CampaignDevice(msgspec.Struct, frozen=True):
     device: str
 
 
-class DeviceLost(msgspec.Struct, frozen=True):
+class MachineLost(msgspec.Struct, frozen=True):
     """The end of a portion whose machine was lost."""
 
     reason: str
@@ -52,7 +52,7 @@ class DevicePool(Protocol):
         """Starts a portion on a device."""
         ...
 
-    def results(self) -> Iterator[tuple[CampaignItem, PortionResult | DeviceLost]]:
+    def results(self) -> Iterator[tuple[CampaignItem, PortionResult | MachineLost]]:
         """Yields finished portions; waits for the first."""
         ...
 
@@ -69,7 +69,7 @@ class LocalDevice:
     """This machine's one device: each portion runs at once, in this process."""
 
     def __init__(self) -> None:
-        self._results: list[tuple[CampaignItem, PortionResult | DeviceLost]] = []
+        self._results: list[tuple[CampaignItem, PortionResult | MachineLost]] = []
 
     def free(self) -> list[CampaignDevice]:
         """Returns the one device, if it has no work."""
@@ -79,7 +79,7 @@ class LocalDevice:
         """Runs a portion now."""
         self._results.append((request.item, run_portion(request)))
 
-    def results(self) -> Iterator[tuple[CampaignItem, PortionResult | DeviceLost]]:
+    def results(self) -> Iterator[tuple[CampaignItem, PortionResult | MachineLost]]:
         """Yields the one result."""
         while self._results:
             yield self._results.pop()
@@ -100,7 +100,7 @@ class CampaignObserver(Protocol):
         """A device was given a portion."""
         ...
 
-    def portion_finished(self, state: ItemState, result: PortionResult | DeviceLost) -> None:
+    def portion_finished(self, state: ItemState, result: PortionResult | MachineLost) -> None:
         """A portion ended."""
         ...
 
@@ -176,10 +176,10 @@ class CampaignScheduler:
         self._observer.portion_started(device, request)
         self.devices.submit(device, request)
 
-    def _handle_result(self, item: CampaignItem, result: PortionResult | DeviceLost) -> None:
+    def _handle_result(self, item: CampaignItem, result: PortionResult | MachineLost) -> None:
         self._trials_out -= self._in_progress.pop(item.name)
         state = self.ledger.states[item.name]
-        if isinstance(result, DeviceLost):
+        if isinstance(result, MachineLost):
             lost, in_a_row = state.lost + 1, state.consecutive_losses + 1
             self.ledger.close_interrupted(msgspec.structs.replace(state, lost=lost, consecutive_losses=in_a_row))
             state = self.ledger.states[item.name]

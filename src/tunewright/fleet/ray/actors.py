@@ -79,8 +79,8 @@ class BuildActor(WorkerActor):
         return serialization.encode(report), [self._read_artifact(name) for name in names]
 
     def _read_artifact(self, name: str) -> tuple[bytes, bytes]:
-        path = artifacts.artifact_path(self._attempt.cache, name)
-        return path.with_name(name + artifacts.LABEL_SUFFIX).read_bytes(), path.read_bytes()
+        content, label = artifacts.read_artifact(artifacts.artifact_path(self._attempt.cache, name))
+        return serialization.encode(label), content
 
 
 class TimingActor(WorkerActor):
@@ -110,7 +110,7 @@ class TimingActor(WorkerActor):
     def _fetch(self, names: Sequence[str], references: Sequence[Any]) -> None:
         """Fetches artifacts that are not in this machine's cache; if they are lost, the worker builds them."""
         cache = self._attempt.cache
-        if all(artifacts.artifact_path(cache, name).is_file() for name in names):
+        if all(artifacts.is_intact(artifacts.artifact_path(cache, name)) for name in names):
             return
         try:
             for label, content in ray.get(references[0], timeout=FETCH_TIMEOUT):

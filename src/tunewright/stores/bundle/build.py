@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tunewright.model.decision import Decision
 from tunewright.stores import choice_digest, files, serialization
 from tunewright.stores.artifacts import ArtifactLabel
-from tunewright.stores.bundle.layout import BundleRecord, pack
+from tunewright.stores.bundle.layout import MAX_BYTES, BundleRecord, pack
 from tunewright.stores.bundle.store import AttachmentEntry, Manifest
 from tunewright.stores.records import checksum, related_prefix
 from tunewright.version import __version__
@@ -26,7 +26,22 @@ class Attachment(NamedTuple):
     label: ArtifactLabel | None = None
 
 
-def build(decisions: Iterable[Decision], attachments: Iterable[Attachment] = (), *, note: str = "") -> bytes:
+class ReleaseInfo(NamedTuple):
+    """Where a bundle stands among others: its channel, its version, when it expires, and whom it is for."""
+
+    channel: str = ""
+    version: int = 0
+    expires: str = ""
+    audience: tuple[str, ...] = ()
+
+
+def build(
+    decisions: Iterable[Decision],
+    attachments: Iterable[Attachment] = (),
+    *,
+    note: str = "",
+    release: ReleaseInfo | None = None,
+) -> bytes:
     """Returns a bundle without its trailer."""
     unique = {decision.key: decision for decision in decisions}
     ordered = sorted(unique.values(), key=lambda decision: decision.key.digest)
@@ -47,6 +62,7 @@ def build(decisions: Iterable[Decision], attachments: Iterable[Attachment] = (),
         devices=dict(sorted(Counter(str(decision.key.device) for decision in ordered).items())),
         toolchains=tuple(toolchains[text] for text in sorted(toolchains)),
         note=note,
+        **(release or ReleaseInfo())._asdict(),
     )
     return pack(serialization.encode(manifest), [_record(decision) for decision in ordered], blobs)
 
@@ -61,10 +77,26 @@ def _record(decision: Decision) -> BundleRecord:
     return BundleRecord(digest, related_prefix(decision.key), body, checksum(body, digest))
 
 
-def write(path: Path, content: bytes, key: Any = None) -> str:
-    """Writes a bundle atomically, signed if a key is given, and returns its digest."""
+def write(path: Path, content: bytes, *keys: Any) -> str:
+    """Writes a bundle atomically, signed by the keys that are given, and returns its digest."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     digest = sha256(content).digest()
-    files.write_atomic(path, content, signing.make_trailer(digest, key), durable=True)
+    files.write_atomic(
+        path, content, signing.make_trailers(digest, [key for key in keys if key is not None]), durable=True
+    )
+    return digest.hex()
+
+
+def add_signature(path: Path, key: Any) -> str:
+    """Adds a signature to the bundle at `path`, which keeps its digest, and returns that."""
+    from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+
+    content, trailers = signing.split_trailers(memoryview(files.read_bounded(path, MAX_BYTES)))
+    digest = sha256(content).digest()
+    for trailer in trailers:
+        signing.verify_signer(trailer, digest)
+    files.write_atomic(
+        path, content, signing.join_trailers([*trailers, signing.make_trailer(digest, key)]), durable=True
+    )
     return digest.hex()

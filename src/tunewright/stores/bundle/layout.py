@@ -5,7 +5,8 @@
 All numbers are little-endian. `digests` are the digests of the keys in ascending order, `places` the offset, length and
 checksum of the body of each, `kin` the prefixes of related keys with the number of the record, sorted. `names`, `spots`
 and `blobs` are the same for attachments, by the SHA-256 of their contents. The trailer is a public key and a signature
-of the SHA-256 of everything before it, or zeros. Nothing is compressed, so nothing can expand; nothing has a path, so
+of the SHA-256 of everything before it, or zeros. With several signatures there are several trailers, and a last one
+that says how many. Nothing is compressed, so nothing can expand; nothing has a path, so
 nothing can be written elsewhere.
 """
 

@@ -52,6 +52,6 @@ class Quarantine:
 
     def _write(self, entries: Mapping[str, QuarantinedEntry]) -> None:
         try:
-            files.write_atomic(self.path, serialization.encode(entries))
+            files.write_atomic(self.path, serialization.encode(entries), durable=True)
         except OSError as error:
             raise StoreError(f"the quarantine {self.path} cannot be written: {error}; set another cache") from error

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
 from tunewright.errors import BundleError
 from tunewright.ports.plugins import missing
 from tunewright.stores import files
+from tunewright.stores.bundle.layout import TRAILER
 
 try:
     from cryptography.exceptions import InvalidSignature
@@ -25,6 +26,14 @@ _PURPOSE = b"tunewright bundle\n"
 
 _DECISION_PURPOSE = b"tunewright decision\n"
 """The same for a single decision."""
+
+_LIST_PURPOSE = b"tunewright signers\n"
+"""The same for a list of signers."""
+
+_SEVERAL = b"TWSIGNATURES"
+"""Begins the last trailer of a bundle with several signatures; no public key of a signer begins with it."""
+
+MAX_SIGNATURES = 16
 
 _MAX_BYTES = 1 << 20
 """Largest file of a key or of a list of signers."""
@@ -46,6 +55,8 @@ def generate_key(path: Path) -> str:
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(pem)
+    for part in (path, path.parent):  # what is signed with a key that a power cut takes away cannot be signed again
+        files.sync(part)
     return encode_public_key(public_bytes(key))
 
 
@@ -73,8 +84,38 @@ def encode_public_key(public: bytes) -> str:
 def make_trailer(content_digest: bytes, key: Ed25519PrivateKey | None) -> bytes:
     """Returns the end of a bundle: the public key of the signer and the signature, or zeros."""
     if key is None:
-        return bytes(96)
+        return bytes(TRAILER)
     return public_bytes(key) + key.sign(_PURPOSE + content_digest)
+
+
+def make_trailers(content_digest: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
+    """Returns the end of a bundle that all `keys` sign; with one or none it is a single trailer."""
+    return join_trailers([make_trailer(content_digest, key) for key in keys])
+
+
+def join_trailers(trailers: Sequence[bytes]) -> bytes:
+    """Returns the end of a bundle with these signatures, one for each signer."""
+    by_signer = {trailer[:32]: trailer for trailer in trailers}
+    if len(by_signer) > MAX_SIGNATURES:
+        raise BundleError(f"a bundle has at most {MAX_SIGNATURES} signatures; sign with fewer keys")
+    if len(by_signer) < 2:
+        return next(iter(by_signer.values()), bytes(TRAILER))
+    count = _SEVERAL + len(by_signer).to_bytes(4, "little")
+    return b"".join(by_signer[public] for public in sorted(by_signer)) + count.ljust(TRAILER, b"\0")
+
+
+def split_trailers(whole: memoryview) -> tuple[memoryview, list[bytes]]:
+    """Returns the content of a bundle and its signatures, none of which is verified yet."""
+    if len(whole) <= TRAILER:
+        raise BundleError("it is too short to be a bundle")
+    content, last = whole[:-TRAILER], bytes(whole[-TRAILER:])
+    if not last.startswith(_SEVERAL):
+        return content, [last] if any(last) else []
+    count = int.from_bytes(last[len(_SEVERAL) : len(_SEVERAL) + 4], "little")
+    if not 2 <= count <= MAX_SIGNATURES or len(content) <= count * TRAILER or any(last[len(_SEVERAL) + 4 :]):
+        raise BundleError("its list of signatures is malformed")
+    start = len(content) - count * TRAILER
+    return content[:start], [bytes(content[at : at + TRAILER]) for at in range(start, len(content), TRAILER)]
 
 
 def verify_signer(trailer: bytes, content_digest: bytes) -> bytes | None:
@@ -102,28 +143,29 @@ def verify_decision_signer(text: str, record: bytes, over: str) -> bytes:
         trailer = base64.b64decode(text, validate=True)
     except ValueError:
         trailer = b""
-    if len(trailer) != 96:
+    if len(trailer) != TRAILER:
         raise BundleError("it is not signed; to sign, add `?sign=KEY` to the location of the service")
     return _verify(trailer, _decision_message(record, over))
 
 
+def sign_list(text: bytes, key: Ed25519PrivateKey) -> str:
+    """Returns a signature of a list of signers, as text."""
+    return base64.b64encode(public_bytes(key) + key.sign(_LIST_PURPOSE + sha256(text).digest())).decode()
+
+
+def verify_list_signer(signature: str, text: bytes) -> bytes:
+    """Returns the public key of one who signed a list of signers; raises BundleError if the signature is wrong."""
+    try:
+        trailer = base64.b64decode(signature, validate=True)
+    except ValueError:
+        trailer = b""
+    if len(trailer) != TRAILER:
+        raise BundleError("a signature of the list of signers is malformed; get the list again")
+    return _verify(trailer, _LIST_PURPOSE + sha256(text).digest())
+
+
 def _decision_message(record: bytes, over: str) -> bytes:
     return _DECISION_PURPOSE + sha256(record).digest() + over.encode()
-
-
-def read_signers(path: Path) -> dict[bytes, str]:
-    """Returns the signers in a file: on each line a public key in base64 and a name; # starts a comment."""
-    signers: dict[bytes, str] = {}
-    try:
-        lines = files.read_bounded(path, _MAX_BYTES).decode().splitlines()
-    except (OSError, ValueError) as error:
-        raise BundleError(f"the list of signers cannot be read: {error}") from error
-    for number, line in enumerate(lines, 1):
-        text, _, name = line.partition("#")[0].strip().partition(" ")
-        if not text:
-            continue
-        signers[parse_public_key(text, f"{path}, line {number}")] = name.strip() or text[:12]
-    return signers
 
 
 def parse_public_key(text: str, where: str) -> bytes:
@@ -137,10 +179,3 @@ def parse_public_key(text: str, where: str) -> bytes:
     if (int.from_bytes(public, "little") & ~(1 << 255)) % _PRIME in _WEAK_KEYS:
         raise BundleError(f"{where}: {text[:20]!r} is a weak key that anyone can sign with; use the signer's own")
     return public
-
-
-def normalize_signers(signers: Iterable[str] | Mapping[bytes, str]) -> dict[bytes, str]:
-    """Returns the names of signers by public key, given as texts or already by key."""
-    if isinstance(signers, Mapping):
-        return {parse_public_key(encode_public_key(public), "a signer"): name for public, name in signers.items()}
-    return {parse_public_key(text, "a signer"): text[:12] for text in signers}

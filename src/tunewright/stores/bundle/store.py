@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -19,17 +20,24 @@ from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.stores import files, serialization
 from tunewright.stores.artifacts import ArtifactLabel
-from tunewright.stores.bundle.layout import MAX_BYTES, TRAILER, BundleReader
+from tunewright.stores.bundle.freshness import ChannelRecord, Expectation, FreshnessCheck, Release
+from tunewright.stores.bundle.layout import MAX_BYTES, BundleReader
 from tunewright.stores.bundle.quarantine import Quarantine, QuarantinedEntry
 from tunewright.stores.records import RecordReader, check_digest, read_decision, related_prefix
 
+if TYPE_CHECKING:
+    from tunewright.stores.bundle.signers import SignerList
+
 log = LazyLogger(__name__)
+
+_OPTIONS = ("signers", "pin", "channel", "audience", "allow")
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Describes a bundle; `choice` is a digest over the keys and configs of all its decisions.
 
-    `attachments` is the digest of the list of attachments.
+    `attachments` is the digest of the list of attachments. A release has a `channel`, a `version` in it, a time when
+    it `expires`, and an `audience`, the names of those it is for; empty means everybody.
     """
 
     made_by: str
@@ -41,6 +49,10 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     toolchains: tuple[dict[str, str], ...] = ()
     note: str = ""
     attachments: str = msgspec.field(default="", name="enclosed")
+    channel: str = ""
+    version: int = 0
+    expires: str = ""
+    audience: tuple[str, ...] = ()
 
 
 class AttachmentEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,22 +65,31 @@ class AttachmentEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class VerifiedBundle(NamedTuple):
-    """The content of a trusted bundle, and the name of its signer; None if it was trusted by its digest alone."""
+    """The content of a trusted bundle, and the names of its signers; None if it was trusted by its digest alone.
+
+    `signers` is the list that it was checked against, `signed_by` the keys on it that signed.
+    """
 
     path: Path
     content: memoryview
     digest: str
     signer: str | None
+    signers: SignerList | None = None
+    signed_by: tuple[bytes, ...] = ()
 
 
 def verify_bundle(
-    path: Path | str, *, signers: Mapping[bytes, str] | Iterable[str] = (), pin: str | None = None
+    path: Path | str, *, signers: SignerList | Mapping[bytes, str] | Iterable[str] = (), pin: str | None = None
 ) -> VerifiedBundle:
-    """Reads the bundle at `path` once and checks that one of `signers` signed it, or that its digest is `pin`."""
-    file = _expand(path)
-    content, trailer = _read_file(file)
-    digest = sha256(content).hexdigest()
-    return VerifiedBundle(file, content, digest, _check_trust(file, trailer, digest, signers, pin))
+    """Reads the bundle at `path` once and checks that enough of `signers` signed it, or that its digest is `pin`.
+
+    `path` may be an address that begins with https://.
+    """
+    if isinstance(path, str) and path.startswith(("https://", "http://")):
+        from tunewright.stores.bundle import transfer  # noqa: PLC0415 - only for bundles elsewhere
+
+        return verify_content(Path(path.rpartition("/")[2]), transfer.download(path), signers, pin)
+    return verify_content(_expand(path), _read_file(_expand(path)), signers, pin)
 
 
 class BundleStore:
@@ -78,9 +99,11 @@ class BundleStore:
     the file once, to verify it.
     """
 
-    def __init__(self, bundle: VerifiedBundle) -> None:
-        self.path, content, self.digest, self.signer = bundle
-        self._bundle = BundleReader(content)
+    def __init__(self, bundle: VerifiedBundle, expected: Expectation | None = None) -> None:
+        self.path, self.digest, self.signer = bundle.path, bundle.digest, bundle.signer
+        self.signers, self.signed_by = bundle.signers, bundle.signed_by
+        self._expected = expected or Expectation()
+        self._bundle = BundleReader(bundle.content)
         self._reader = RecordReader(str(self.path))
         self.manifest = _read_manifest(self._bundle)
         self._quarantined: Mapping[str, QuarantinedEntry] = {}
@@ -88,26 +111,48 @@ class BundleStore:
 
     @classmethod
     def at(cls, location: str) -> BundleStore:
-        """Opens the bundle at `bundle:PATH?signers=FILE` or `bundle:PATH?pin=DIGEST`."""
+        """Opens the bundle at `bundle:PATH?signers=FILE` or `bundle:PATH?pin=DIGEST`.
+
+        `channel=`, `audience=` and `allow=VERSION` say which release is expected.
+        """
         path, _, query = location.removeprefix("bundle:").partition("?")
         options = dict(parse_qsl(query))
-        if unknown := set(options) - {"signers", "pin"}:
-            raise BundleError(f"{location}: no option {unknown.pop()!r}; there are `signers` and `pin`")
-        return cls.open_trusted(path, options.get("signers"), options.get("pin"))
+        if unknown := set(options) - set(_OPTIONS):
+            raise BundleError(f"{location}: no option {unknown.pop()!r}; there are {', '.join(_OPTIONS)}")
+        expected = Expectation.parse(options.get("channel"), options.get("audience"), options.get("allow"))
+        return cls.open_trusted(path, options.get("signers"), options.get("pin"), expected)
 
     @classmethod
-    def open_trusted(cls, path: Path | str, signers: Path | str | None, pin: str | None = None) -> BundleStore:
-        """Opens the bundle at `path`, signed by one of those listed in the file `signers`, or with the digest `pin`."""
-        from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+    def open_trusted(
+        cls,
+        path: Path | str,
+        signers: Path | str | None,
+        pin: str | None = None,
+        expected: Expectation | None = None,
+    ) -> BundleStore:
+        """Opens the bundle at `path`, signed by those listed in the file `signers`, or with the digest `pin`."""
+        from tunewright.stores.bundle.signers import SignerList, read_signers  # noqa: PLC0415 - needs `cryptography`
 
         if signers is None and pin is None:
             raise BundleError(
                 f"{path}: say whom you trust: ?signers=FILE with the signers' public keys, or ?pin=DIGEST"
             )
-        trusted = {} if signers is None else signing.read_signers(_expand(signers))
-        if signers is not None and not trusted:
+        trusted = SignerList({}) if signers is None else read_signers(_expand(signers))
+        if signers is not None and not trusted.names:
             raise BundleError(f"{signers} lists no signer; add the public keys of those you trust")
-        return cls(verify_bundle(path, signers=trusted, pin=pin))
+        return cls(verify_bundle(path, signers=trusted, pin=pin), expected)
+
+    def require_fresh(self, cache: Path, *, in_use: bool = True, record: bool = True) -> None:
+        """Raises BundleError unless the bundle is the release that is expected, and no older than this machine knows.
+
+        `in_use` accepts an expired bundle that was accepted here before it expired: production must be able to start.
+        `record` remembers the version for later.
+        """
+        release = Release.of(self.manifest, self.digest, self.signer is None, self.signed_by)
+        check = FreshnessCheck(ChannelRecord(cache, self.manifest.channel), self._expected, self.signers)
+        check.require(release, in_use=in_use)
+        if record:
+            check.accept(release)
 
     def apply_quarantine(self, cache: Path) -> None:
         """Skips the entries that the quarantine in this cache lists, from now on."""
@@ -213,42 +258,39 @@ def _read_decision(body: bytes, crc: int, digest: bytes) -> Decision:
     return decision
 
 
-def _read_file(path: Path) -> tuple[memoryview, bytes]:
-    """Returns a copy of the content of a file, and its trailer: a mapped file could change after verification."""
+def _read_file(path: Path) -> bytes:
+    """Returns a copy of the content of a file: a mapped file could change after verification."""
     try:
-        whole = memoryview(files.read_bounded(path, MAX_BYTES))
+        return files.read_bounded(path, MAX_BYTES)
     except (OSError, ValueError, MemoryError) as error:
         raise BundleError(f"the bundle {path} cannot be read: {error}") from error
-    if len(whole) <= TRAILER:
-        raise BundleError(f"{path} is too short to be a bundle")
-    return whole[:-TRAILER], bytes(whole[-TRAILER:])
 
 
-def _check_trust(
-    path: Path, trailer: bytes, digest: str, signers: Mapping[bytes, str] | Iterable[str], pin: str | None
-) -> str | None:
-    """Returns the name of the trusted signer; None if only the digest was pinned. Raises BundleError otherwise."""
+def verify_content(
+    path: Path, whole: bytes, signers: SignerList | Mapping[bytes, str] | Iterable[str] = (), pin: str | None = None
+) -> VerifiedBundle:
+    """Checks that enough of `signers` signed the bytes of a bundle, or that its digest is `pin`."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
+    from tunewright.stores.bundle.signers import SignerList  # noqa: PLC0415 - as above
 
-    trusted = signing.normalize_signers(signers)
-    if pin is not None and pin.lower() != digest:
-        raise BundleError(f"{path} has the digest {digest[:16]}..., not the pinned {pin[:16]}...; get the right bundle")
+    trusted = SignerList.of(signers)
     try:
-        signer = signing.verify_signer(trailer, bytes.fromhex(digest))
+        content, trailers = signing.split_trailers(memoryview(whole))
+        digest = sha256(content)
+        publics = [signing.verify_signer(trailer, digest.digest()) for trailer in trailers]
     except BundleError as error:
         raise BundleError(f"{path}: {error}; get it again from someone you trust") from error
-    if not trusted:
+    name = digest.hexdigest()
+    if pin is not None and pin.lower() != name:
+        raise BundleError(f"{path} has the digest {name[:16]}..., not the pinned {pin[:16]}...; get the right bundle")
+    if not trusted.names:
         if pin is None:
             raise BundleError(f"{path}: no signer is allowed and no digest is pinned; say whom you trust")
-        return None
-    if signer is None:
-        raise BundleError(f"{path} is not signed; sign it with `tunewright bundle build --sign KEY`")
-    if signer not in trusted:
-        raise BundleError(
-            f"{path} is signed by {signing.encode_public_key(signer)}, who is not on your list of signers; "
-            "add the key if you trust it"
-        )
-    return trusted[signer]
+        return VerifiedBundle(path, content, name, None)
+    trusted.check_current(time.time())
+    signed_by = trusted.check_signed([public for public in publics if public is not None], str(path))
+    names = ", ".join(trusted.names[public] for public in signed_by)
+    return VerifiedBundle(path, content, name, names, trusted, signed_by)
 
 
 def _read_manifest(bundle: BundleReader) -> Manifest:

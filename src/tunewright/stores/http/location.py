@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tunewright.errors import StoreError
+from tunewright.stores.location_text import address_of
+from tunewright.stores.loopback import is_loopback
 
 OPTIONS = ("timeout", "tries", "sign", "ca", "pack", "insecure")
 
@@ -30,21 +31,24 @@ class ServiceLocation(NamedTuple):
             host, port = parts.hostname or "", parts.port
             options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
             timeout, tries = float(options.get("timeout", 5.0)), int(options.get("tries", 3))
-        except ValueError as error:
-            raise StoreError(f"{redact_location(location)} is not a valid location of a service: {error}") from error
+        except ValueError:
+            # The message may repeat the token.
+            raise StoreError(
+                f"{address_of(location)} is not a valid location of a service; write https://HOST:PORT?timeout=5"
+            ) from None
         if unknown := sorted(set(options) - set(OPTIONS)):
-            raise StoreError(f"{redact_location(location)}: no option {unknown[0]!r}; there are {', '.join(OPTIONS)}")
+            raise StoreError(f"{address_of(location)}: no option {unknown[0]!r}; there are {', '.join(OPTIONS)}")
         if not host or not timeout > 0 or tries < 1:
             raise StoreError(
-                f"{redact_location(location)} is not a valid location of a service; "
+                f"{address_of(location)} is not a valid location of a service; "
                 "write https://HOST, with timeout and tries > 0"
             )
         token = unquote(parts.password or parts.username or "")
         if not token.isascii() or not token.isprintable():
-            raise StoreError(f"the token for {redact_location(location)} has invalid characters; copy it again")
-        if token and parts.scheme == "http" and not _is_local(host) and not _is_yes(options.get("insecure", "")):
+            raise StoreError(f"the token for {address_of(location)} has invalid characters; copy it again")
+        if token and parts.scheme == "http" and not is_loopback(host) and not _is_yes(options.get("insecure", "")):
             raise StoreError(
-                f"the token for {redact_location(location)} would be sent unencrypted; use https://, "
+                f"the token for {address_of(location)} would be sent unencrypted; use https://, "
                 "or add ?insecure=yes if nobody can listen"
             )
         name = f"[{host}]" if ":" in host else host
@@ -52,18 +56,8 @@ class ServiceLocation(NamedTuple):
         compress = _is_yes(options.get("pack", "yes"))
         return cls(base, token, timeout, tries, options.get("sign", ""), options.get("ca", ""), compress)
 
-
-def redact_location(location: str) -> str:
-    """Returns a location without tokens and options, for messages."""
-    scheme, mark, rest = location.partition("?")[0].partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    def __repr__(self) -> str:
+        return f"ServiceLocation({self.base!r})"
 
 
 def _is_yes(text: str) -> bool:

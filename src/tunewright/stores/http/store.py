@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,9 +57,9 @@ class _ErrorBody(msgspec.Struct):
 class HttpStore:
     """Decisions, trials, leases, namespaces and misses of a team, through its service.
 
-    Every request ends after five seconds (`?timeout=2`), and is tried up to three times (`?tries=1`) if it is
-    idempotent; trials and misses are sent again only if they never arrived. A batch of keys is one request. With
-    `?sign=FILE` decisions are signed by that private key; `?ca=FILE` names the certificates to trust.
+    Every request ends after five seconds (`?timeout=2`), all tries included: it is tried up to three times (`?tries=1`)
+    if it is idempotent; trials and misses are sent again only if they never arrived. A batch of keys is one request.
+    With `?sign=FILE` decisions are signed by that private key; `?ca=FILE` names the certificates to trust.
     """
 
     def __init__(self, location: ServiceLocation) -> None:
@@ -101,8 +102,11 @@ class HttpStore:
         over: str | None = None
         for _ in range(MAX_ATTEMPTS):
             stored, current = self._publish(decision, over)
-            if stored or not replace:
-                return decision if stored else self._load_decision(current)
+            is_same = stored and current == serialization.dump_decision(decision)
+            if is_same or not replace:
+                return decision if is_same else self._load_decision(current)
+            if stored and over is not None:
+                return decision  # it says the same in other bytes
             over = sha256(current).hexdigest()
         raise StoreError(f"others keep replacing the decision for {decision.key.kernel}; try again in a moment")
 
@@ -118,33 +122,39 @@ class HttpStore:
             key = signing.load_private_key(Path(self._sign).expanduser())
             body["signature"] = signing.sign_decision(record, over or "", key)
         response = self._client.request("POST", "/v1/decisions", msgspec.json.encode(body))
-        answer = self._decode(self._client.content(response, 409), _PutBody)
+        answer = self._decode(self._client.content(response, 409, is_write=True), _PutBody)
         return answer.stands, bytes(answer.standing)
 
     def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
         """Yields up to `limit` decisions of related keys."""
         query = serialization.encode({"key": key, "most": limit})
-        return map(self._load_decision, self._client.lines("POST", "/v1/decisions/relatives", query))
+        return islice(self._readable(self._client.lines("POST", "/v1/decisions/relatives", query)), limit)
 
     def decisions(self, kernel: str | None = None) -> Iterator[Decision]:
         """Yields all decisions, or those of one kernel, as they arrive."""
-        return map(self._load_decision, self._client.lines("GET", "/v1/decisions", query=_kernel_query(kernel)))
+        return self._readable(self._client.lines("GET", "/v1/decisions", query=_kernel_query(kernel)))
+
+    def _readable(self, lines: Iterator[bytes]) -> Iterator[Decision]:
+        """Yields the decisions in lines; malformed ones are skipped."""
+        decisions = (self._reader.read_or_skip("a decision", serialization.load_decision, line) for line in lines)
+        return (decision for decision in decisions if decision is not None)
 
     def history(self, key: Key) -> Sequence[Revision]:
         """Returns the revisions of a key, oldest first."""
         body = self._client.content(self._client.request("GET", f"/v1/decisions/{key.digest}/history"))
-        revisions = self._decode(body, _HistoryBody).generations
-        return [
-            Revision(revision.number, revision.since, self._load_decision(bytes(revision.decision)))
-            for revision in revisions
-        ]
+        revisions = []
+        for revision in self._decode(body, _HistoryBody).generations:
+            decision = self._reader.read_or_skip("a decision", serialization.load_decision, bytes(revision.decision))
+            if decision is not None and decision.key == key:
+                revisions.append(Revision(revision.number, revision.since, decision))
+        return revisions
 
     def record(self, key: Key, trials: Sequence[Trial]) -> None:
         """Appends trials to the journal of a key, in one request; more than 20,000 in several."""
         for start in range(0, len(trials), TRIALS_PER_REQUEST):
             batch = trials[start : start + TRIALS_PER_REQUEST]
             lines = [serialization.dump_key(key), *serialization.dump_trials(batch)]
-            self._post("/v1/trials", b"\n".join(lines), idempotent=False)
+            self._write("/v1/trials", b"\n".join(lines))
 
     def trials(self, key: Key) -> Iterator[Trial]:
         """Yields the journal of a key in the order recorded, as it arrives."""
@@ -159,7 +169,7 @@ class HttpStore:
         """Adds misses to the totals of their keys."""
         for start in range(0, len(misses), ITEMS_PER_REQUEST):
             body = serialization.encode({"wants": list(misses[start : start + ITEMS_PER_REQUEST])})
-            self._post("/v1/untuned", body, idempotent=False)
+            self._write("/v1/untuned", body)
 
     def misses(self, kernel: str | None = None) -> Iterator[MissRecord]:
         """Yields the keys that are still undecided, most seconds first."""
@@ -201,8 +211,13 @@ class HttpStore:
         body = msgspec.json.encode({"shelf": namespace, "most": keep})
         return self._decode(self._post("/v1/shelves/clear", body), dict[str, int])["gone"]
 
-    def _post(self, path: str, body: bytes, *, idempotent: bool = True) -> bytes:
-        return self._client.content(self._client.request("POST", path, body, idempotent=idempotent))
+    def _post(self, path: str, body: bytes) -> bytes:
+        return self._client.content(self._client.request("POST", path, body))
+
+    def _write(self, path: str, body: bytes) -> bytes:
+        """Sends what must not be stored twice."""
+        response = self._client.request("POST", path, body, idempotent=False)
+        return self._client.content(response, is_write=True)
 
     def _load_decision(self, record: bytes) -> Decision:
         decision: Decision = self._checked(serialization.load_decision)(record)

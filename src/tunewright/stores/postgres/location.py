@@ -38,6 +38,9 @@ class PostgresLocation(NamedTuple):
         name = f"{host}:{port}/{options.get('dbname') or options.get('user') or ''}"
         return cls(options, _parse_seconds(timeout), name)
 
+    def __repr__(self) -> str:
+        return f"PostgresLocation({self.name!r})"
+
 
 def _split_timeout(location: str) -> tuple[str, str]:
     """Returns the location without our own option, and the value of that option."""

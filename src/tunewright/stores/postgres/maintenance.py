@@ -38,18 +38,19 @@ class PostgresTables:
 
     def drop_older(self, table: RecordTable, before: float, limit: int) -> Sequence[int]:
         """Removes up to `limit` records older than `before`."""
-        old = f"ARRAY(SELECT {table.id} FROM {table.table} WHERE {table.at} < %b LIMIT %b)"
+        old = f"ARRAY(SELECT {table.id} FROM {table.table} WHERE {table.at} < %b AND {table.condition} LIMIT %b)"
         return self._delete(table, f"{table.id} = ANY({old})", (before, limit))
 
     def oldest(self, table: RecordTable, limit: int) -> Sequence[TableRow]:
         """Returns the oldest records."""
-        select = f"SELECT {table.at}, {table.id}, {table.size} FROM {table.table} ORDER BY {table.order} LIMIT %b"
+        columns = f"{table.at}, {table.id}, {table.size}"
+        select = f"SELECT {columns} FROM {table.table} WHERE {table.condition} ORDER BY {table.order} LIMIT %b"
         return [TableRow(*row) for row in self._server.rows(select, (limit,))]
 
     def drop(self, table: RecordTable, rows: Sequence[TableRow]) -> Sequence[int]:
         """Removes these records unless they were replaced meanwhile."""
         parameters = (max(row.at for row in rows), [row.id for row in rows])
-        return self._delete(table, f"{table.at} <= %b AND {table.id} = ANY(%b)", parameters)
+        return self._delete(table, f"{table.at} <= %b AND {table.id} = ANY(%b) AND {table.condition}", parameters)
 
     def _delete(self, table: RecordTable, condition: str, parameters: Sequence[object]) -> list[int]:
         # If it is repeated after a broken connection, it removes more records that are beyond the limits.

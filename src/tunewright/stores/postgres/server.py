@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 
-from tunewright.errors import StoreError
+from tunewright.errors import StoreError, WriteRefused
 from tunewright.stores import process_id
 from tunewright.stores.postgres import schema
 from tunewright.stores.postgres.connection import AnswerTimeout, DeadlineConnection
@@ -36,6 +36,9 @@ _ADVICE: dict[type[psycopg.Error], str] = {
 }
 _SERVER_FULL = ("too many clients", "too many connections", "remaining connection slots")
 """Messages of a server that is full; there is no error code for that at this stage."""
+
+_REFUSALS = (errors.InsufficientPrivilege, psycopg.DataError, psycopg.IntegrityError)
+"""Errors of a server that works and does not accept a statement."""
 
 _DEFAULT_ADVICE = "check that it is PostgreSQL 12 or later"
 
@@ -96,7 +99,7 @@ class PostgresServer:
                 finally:
                     pool.release(connection)
         except psycopg.Error as error:
-            raise self._failed(error) from error
+            raise self._failed(error) from (None if self._secret and str(self._secret) in str(error) else error)
 
     def _open(self, pool: ConnectionPool, deadline: float, max_wait: float) -> DeadlineConnection:
         """Opens a connection and migrates the tables if needed."""
@@ -177,7 +180,8 @@ class PostgresServer:
         if isinstance(error, errors.UndefinedTable):  # the next call creates the tables again
             self._pool.prepared = False
             self._pool.close()
-        return StoreError(f"cannot use the store on {self.name}: {message}; {advice}")
+        kind = WriteRefused if isinstance(error, _REFUSALS) else StoreError
+        return kind(f"cannot use the store on {self.name}: {message}; {advice}")
 
 
 def _close_late(opening: Future[DeadlineConnection]) -> None:

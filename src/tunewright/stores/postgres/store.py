@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 import msgspec
+from psycopg import Rollback
 
 from tunewright.errors import StoreError
 from tunewright.model.decision import Decision
@@ -28,7 +29,7 @@ from tunewright.stores.records import (
     read_trial,
     related_prefix,
 )
-from tunewright.stores.statistics import MissRecord, RetentionLimits, Revision, StoreStats, TrialCount
+from tunewright.stores.statistics import LogEntry, MissRecord, RetentionLimits, Revision, StoreStats, TrialCount
 
 COPY_FROM_TRIALS = 1000
 """Number of trials from which COPY, which takes more round trips, is faster than one statement."""
@@ -100,6 +101,11 @@ WHERE l.owner = excluded.owner OR l.until <= clock_timestamp() RETURNING 1"""
 
 _FETCH = f"SELECT name, body, seal FROM entries WHERE shelf = %b AND name = ANY(%b) AND until > {_NOW}"
 
+_LAST_ENTRY = "SELECT name, body FROM entries WHERE shelf = %b ORDER BY id DESC LIMIT 1"
+
+_APPEND = f"""INSERT INTO entries (shelf, name, at, until, seal, body)
+VALUES (%b, %b, {_NOW}, 'infinity', %b::bigint, %b) ON CONFLICT DO NOTHING RETURNING 1"""
+
 _KEEP = f"""INSERT INTO entries AS e (shelf, name, at, until, seal, body)
 VALUES (%b, %b, {_NOW}, {_NOW} + %b::float8, %b::bigint, %b) ON CONFLICT (shelf, name) DO UPDATE
 SET id = nextval('entries_id_seq'), at = excluded.at, until = excluded.until, seal = excluded.seal,
@@ -114,6 +120,12 @@ WHERE shelf = %b AND until > {_NOW} AND id > %b ORDER BY id LIMIT %b"""
 
 _CLEAR = """WITH gone AS (DELETE FROM entries WHERE id IN (
 SELECT id FROM entries WHERE shelf = %b ORDER BY id DESC OFFSET %b) RETURNING 1) SELECT count(*) FROM gone"""
+
+
+def _decision_columns(decision: Decision, digest: bytes) -> tuple[bytes, str, str, bytes]:
+    """Returns the columns of a decision before its checksum and body."""
+    key = decision.key
+    return digest, key.kernel, key.device.model, related_prefix(key)
 
 
 class PostgresStore:
@@ -160,7 +172,7 @@ class PostgresStore:
         key, body = decision.key, serialization.dump_decision(decision)
         digest = bytes.fromhex(key.digest)
         crc = checksum(body, digest)
-        row = (digest, key.kernel, key.device.model, related_prefix(key), crc, body)
+        row = (*_decision_columns(decision, digest), crc, body)
         if replace:
             self._server.rows(_PUT, row)
             return decision
@@ -169,7 +181,7 @@ class PostgresStore:
             for stored in self._server.rows(_PUT_FIRST, (*row, digest)):
                 if stored == (body, crc):
                     return decision
-                if (current := self._reader.decision(digest, stored[0], stored[1], key)) is not None:
+                if (current := self._reader.current(digest, stored[0], stored[1], key)) is not None:
                     return current
                 self._server.rows(_REPAIR, (crc, body, digest, *stored))
         raise StoreError(f"the decision for {key.kernel} on {self._server.name} keeps changing; try again")
@@ -327,6 +339,42 @@ class PostgresStore:
     def clear(self, namespace: str, *, keep: int = 0) -> int:
         """Removes all but the newest `keep` entries and returns how many were removed."""
         return int(self._server.rows(_CLEAR, (namespace, keep))[0][0])
+
+    def put_logged(self, decision: Decision, over: Decision | None, entry: LogEntry) -> bool:
+        """Stores `decision` in place of `over` and appends `entry`, in one transaction."""
+        body, digest = serialization.dump_decision(decision), bytes.fromhex(decision.key.digest)
+        row = (*_decision_columns(decision, digest), checksum(body, digest), body)
+        crc = checksum(entry.body, entry_context(entry.log, entry.name))
+
+        def write(connection: DeadlineConnection) -> bool:
+            stored = connection.rows(f"{_GET} FOR UPDATE", (digest,))
+            current = self._reader.decision(digest, stored[0][0], stored[0][1], decision.key) if stored else None
+            last = connection.rows(_LAST_ENTRY, (entry.log,))
+            if current != over or (last[0][0] if last else "") != entry.after:
+                return False
+            # The name is unique: of two processes that append after the same entry, one waits here and then fails.
+            if not connection.rows(_APPEND, (entry.log, entry.name, crc, entry.body)):
+                return False
+            put = _PUT if stored else f"{_NEW} NOTHING"
+            return bool(connection.rows(f"{put} RETURNING 1", row))
+
+        def transaction(connection: DeadlineConnection) -> bool:
+            with connection.transaction():
+                if write(connection):
+                    return True
+                raise Rollback
+            return False
+
+        return self._server.use(transaction, idempotent=False)
+
+    def last_entry(self, log: str) -> tuple[str, bytes] | None:
+        """Returns the last entry of a log, even if it is damaged."""
+        rows = self._server.rows(_LAST_ENTRY, (log,))
+        return rows[0] if rows else None
+
+    def drop_entries(self, namespace: str, names: Sequence[str]) -> None:
+        """Removes the entries under `names`."""
+        self._server.rows("DELETE FROM entries WHERE shelf = %b AND name = ANY(%b)", (namespace, list(names)))
 
     def stats(self) -> StoreStats:
         """Returns how much is stored."""

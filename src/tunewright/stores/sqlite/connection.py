@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.errors import StoreError
-from tunewright.stores import process_id
+from tunewright.stores import files, process_id
 from tunewright.stores.sqlite import schema
 from tunewright.stores.sqlite.boot_clock import boot_id, uptime
 
@@ -56,10 +56,14 @@ def _close(connection: sqlite3.Connection, owner: int) -> None:
 
 
 class SqliteFile:
-    """A file in write-ahead mode: readers never wait, writers take turns. Raises only StoreError."""
+    """A file in write-ahead mode: readers never wait, writers take turns. Raises only StoreError.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    If `durable`, each change waits until it is on the disk, with all changes before it. Else a power cut may lose the
+    last ones, in order, and tears none.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = False) -> None:
+        self.path, self._durable = path, durable
         self._local = threading.local()
         self._booted_at = 0.0
 
@@ -109,6 +113,22 @@ class SqliteFile:
         except _ERRORS as error:
             raise self._failed("write to", error) from error
 
+    def sync(self) -> None:
+        """Waits until every change so far is on the disk.
+
+        Only the write-ahead log is opened: to close another handle of the file itself would drop SQLite's locks.
+        Without a log everything is in the file, and was synced when it got there.
+        """
+        folder = self.path.parent
+        try:
+            if folder.exists():
+                files.make_folder(folder, durable=True)
+                files.sync(folder)
+            with suppress(FileNotFoundError):
+                files.sync(self.path.with_name(f"{self.path.name}-wal"))
+        except OSError as error:
+            raise self._failed("write to", error) from error
+
     def now(self) -> float:
         """Returns the time by the wall clock, as it was set when this boot first opened the file.
 
@@ -126,7 +146,7 @@ class SqliteFile:
         return own.connection
 
     def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self.path.parent, durable=self._durable)
         try:
             return self._connect()
         except sqlite3.OperationalError:
@@ -142,10 +162,13 @@ class SqliteFile:
         )
         try:
             # A file from elsewhere must not run our code, nor lead outside its pages.
-            for setting in ("synchronous = NORMAL", "trusted_schema = OFF", "cell_size_check = ON"):
+            # A new file is synced fully until it is in write-ahead mode: before, less may leave a torn first page.
+            for setting in ("synchronous = FULL", "trusted_schema = OFF", "cell_size_check = ON"):
                 connection.execute(f"PRAGMA {setting}")
             if not immutable:
                 _enable_wal(connection)
+            if not self._durable:
+                connection.execute("PRAGMA synchronous = NORMAL")
             schema.prepare(connection, self.path)
             self._booted_at = _read_boot_time(connection)
         except BaseException:

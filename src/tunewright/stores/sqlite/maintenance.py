@@ -44,21 +44,21 @@ class SqliteTables:
 
     def drop_older(self, table: RecordTable, before: float, limit: int) -> Sequence[int]:
         """Removes up to `limit` records older than `before`."""
-        old = f"SELECT {table.id} FROM {table.table} WHERE {table.at} < ? LIMIT ?"
+        old = f"SELECT {table.id} FROM {table.table} WHERE {table.at} < ? AND {table.condition} LIMIT ?"
         return self._delete(table, f"{table.id} IN ({old})", (before, limit))
 
     def oldest(self, table: RecordTable, limit: int) -> Sequence[TableRow]:
         """Returns the oldest records."""
         # Damage can turn a number into NULL or text.
         columns = f"coalesce(CAST({table.at} AS REAL), 0.0), {table.id}, coalesce({table.size}, 0)"
-        select = f"SELECT {columns} FROM {table.table} ORDER BY {table.order} LIMIT ?"
+        select = f"SELECT {columns} FROM {table.table} WHERE {table.condition} ORDER BY {table.order} LIMIT ?"
         return [TableRow(*row) for row in self._file.rows(select, (limit,))]
 
     def drop(self, table: RecordTable, rows: Sequence[TableRow]) -> Sequence[int]:
         """Removes these records unless they were replaced meanwhile."""
         marks = ",".join("?" * len(rows))
         parameters = (max(row.at for row in rows), *(row.id for row in rows))
-        condition = f"coalesce(CAST({table.at} AS REAL), 0.0) <= ? AND {table.id} IN ({marks})"
+        condition = f"coalesce(CAST({table.at} AS REAL), 0.0) <= ? AND {table.id} IN ({marks}) AND {table.condition}"
         return self._delete(table, condition, parameters)
 
     def _delete(self, table: RecordTable, condition: str, parameters: Sequence[object]) -> list[int]:

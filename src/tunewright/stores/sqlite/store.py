@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from math import inf
-from operator import itemgetter
 from pathlib import Path
-from typing import TypeVar
 
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
 from tunewright.stores import serialization
+from tunewright.stores.capabilities import FillToken
 from tunewright.stores.records import (
     RecordReader,
+    batches,
     by_digest,
     checksum,
     checksums,
@@ -27,11 +27,10 @@ from tunewright.stores.records import (
     read_trial,
     related_prefix,
 )
+from tunewright.stores.sqlite import filling
 from tunewright.stores.sqlite.boot_clock import boot_id, uptime
 from tunewright.stores.sqlite.connection import SqliteFile
-from tunewright.stores.statistics import MissRecord, RetentionLimits, Revision, StoreStats, TrialCount
-
-T = TypeVar("T")
+from tunewright.stores.statistics import LogEntry, MissRecord, RetentionLimits, Revision, StoreStats, TrialCount
 
 KEYS_PER_STATEMENT = 500
 TRIALS_PER_STATEMENT = 200
@@ -76,11 +75,11 @@ WHERE owner = :owner OR boot <> :boot OR until <= :now"""
 _ENTRIES = """SELECT id, name, body, seal FROM entries WHERE id > :after AND shelf = :shelf AND until > :now
 ORDER BY id LIMIT :count"""
 
-_KEEP = "INSERT OR REPLACE INTO entries (shelf, name, at, until, seal, body) VALUES (?, ?, ?, ?, ?, ?)"
+_APPEND = "INSERT INTO entries (shelf, name, at, until, seal, body) VALUES (?, ?, ?, ?, ?, ?)"
 
+_KEEP = _APPEND.replace("INSERT", "INSERT OR REPLACE")
 
-def _batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
+_LAST_ENTRY = "SELECT CAST(name AS TEXT), CAST(body AS BLOB) FROM entries WHERE shelf = ? ORDER BY id DESC LIMIT 1"
 
 
 @cache
@@ -106,19 +105,27 @@ class SqliteStore:
     """Decisions and trials in one file, in write-ahead mode: readers never wait, writers take turns.
 
     Acknowledged writes survive the death of any process at any time. A power cut may lose the last moments, but never
-    tears a record. A look-up is one b-tree descent, whatever the size. Not for network file systems, which lack the
-    locks that SQLite needs: use a server there.
+    tears a record; if the store is `durable`, it loses nothing that was acknowledged. A look-up is one b-tree descent,
+    whatever the size. Not for network file systems, which lack the locks that SQLite needs: use a server there.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, durable: bool = False) -> None:
         self.path = Path(path).expanduser()
-        self._file = SqliteFile(self.path)
+        self._file = SqliteFile(self.path, durable=durable)
         self._reader = RecordReader(str(self.path))
 
     @classmethod
     def at(cls, location: str) -> SqliteStore:
         """Opens the store at a path, or at `sqlite:PATH`."""
         return cls(location.removeprefix("sqlite:"))
+
+    def durable(self) -> SqliteStore:
+        """Returns the same file as a store whose acknowledged writes survive a power cut."""
+        return SqliteStore(self.path, durable=True)
+
+    def sync(self) -> None:
+        """Waits until a power cut loses nothing that was acknowledged so far."""
+        self._file.sync()
 
     def get(self, key: Key) -> Decision | None:
         """Returns the decision for exactly this key."""
@@ -130,7 +137,7 @@ class SqliteStore:
         """Returns the decisions that exist for `keys`, a few hundred per statement."""
         by_key_digest = by_digest(keys)
         decisions: dict[Key, Decision] = {}
-        for digests in _batches(list(by_key_digest), KEYS_PER_STATEMENT):
+        for digests in batches(list(by_key_digest), KEYS_PER_STATEMENT):
             rows = self._file.rows(_select_decisions(len(digests)), digests)
             batch = self._reader.decisions(rows, by_key_digest)
             decisions = decisions | batch if decisions else batch
@@ -142,11 +149,11 @@ class SqliteStore:
         if replace:
             self._file.change(_PUT, row)
             return decision
-        if (current := self.get(key)) is not None:
+        if (current := self.get(key)) is not None and self._reader.is_readable(current):
             return current
         with self._file.writing() as connection:
             stored = connection.execute(_GET, row[:1]).fetchone()
-            if stored and (current := self._reader.decision(row[0], stored[0], stored[1], key)) is not None:
+            if stored and (current := self._reader.current(row[0], stored[0], stored[1], key)) is not None:
                 return current
             connection.execute(_PUT, row)
         return decision
@@ -155,12 +162,18 @@ class SqliteStore:
         """Returns the later of two clocks: a wall clock that was set back makes nothing old."""
         return max(time.time(), self._file.now())
 
-    def fill(self, decisions: Sequence[Decision]) -> None:
+    def fill_token(self, keys: Sequence[Key]) -> FillToken:
+        """Returns the versions of the decisions that are here now."""
+        return filling.take_token(self._file, keys)
+
+    def forget(self, keys: Sequence[Key], seconds: float) -> FillToken:
+        """Removes decisions that are about to change."""
+        return filling.forget(self._file, keys, seconds)
+
+    def fill(self, decisions: Sequence[Decision], token: FillToken | None = None) -> int:
         """Copies decisions of a slower store, in one transaction."""
         now = self._latest_now()
-        rows = sorted((_row(decision, now) for decision in decisions), key=itemgetter(0))  # in the order of the table
-        with self._file.writing() as connection:
-            connection.executemany(_PUT, rows)
+        return filling.fill(self._file, _PUT, [_row(decision, now) for decision in decisions], token)
 
     def relatives(self, key: Key, limit: int = 1000) -> Iterator[Decision]:
         """Yields up to `limit` decisions of related keys."""
@@ -207,7 +220,7 @@ class SqliteStore:
                 if known
                 else connection.execute(_PROBLEM, (digest, key.kernel, serialization.dump_key(key))).lastrowid
             )
-            for batch in _batches(records, TRIALS_PER_STATEMENT):
+            for batch in batches(records, TRIALS_PER_STATEMENT):
                 values = chain.from_iterable((problem, now, *record) for record in batch)
                 connection.execute(_insert_trials(len(batch)), list(values))
 
@@ -262,7 +275,7 @@ class SqliteStore:
         """Returns the entries under `names` that exist and have not expired."""
         entries: dict[str, bytes] = {}
         now = self._file.now()
-        for batch in _batches(names, KEYS_PER_STATEMENT):
+        for batch in batches(names, KEYS_PER_STATEMENT):
             marks = ",".join("?" * len(batch))
             rows = self._file.rows(
                 f"SELECT name, body, seal FROM entries WHERE shelf = ? AND until > ? AND name IN ({marks})",
@@ -308,6 +321,31 @@ class SqliteStore:
         """Removes all but the newest `keep` entries and returns how many were removed."""
         oldest = "SELECT id FROM entries WHERE shelf = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
         return self._file.change(f"DELETE FROM entries WHERE id IN ({oldest})", (namespace, keep))
+
+    def put_logged(self, decision: Decision, over: Decision | None, entry: LogEntry) -> bool:
+        """Stores `decision` in place of `over` and appends `entry`, in one transaction."""
+        row, now = _row(decision, self._latest_now()), self._file.now()
+        crc = checksum(entry.body, entry_context(entry.log, entry.name))
+        with self._file.writing() as connection:
+            stored = connection.execute(_GET, row[:1]).fetchone()
+            current = self._reader.decision(row[0], stored[0], stored[1], decision.key) if stored else None
+            last = connection.execute(_LAST_ENTRY, (entry.log,)).fetchone()
+            if current != over or (last[0] if last else "") != entry.after:
+                return False
+            connection.execute(_APPEND, (entry.log, entry.name, now, inf, crc, entry.body))
+            connection.execute(_PUT, row)
+        return True
+
+    def last_entry(self, log: str) -> tuple[str, bytes] | None:
+        """Returns the last entry of a log, even if it is damaged."""
+        row = self._file.row(_LAST_ENTRY, (log,))
+        return (row[0], bytes(row[1])) if row else None
+
+    def drop_entries(self, namespace: str, names: Sequence[str]) -> None:
+        """Removes the entries under `names`, in one transaction."""
+        with self._file.writing() as connection:
+            rows = [(namespace, name) for name in names]
+            connection.executemany("DELETE FROM entries WHERE shelf = ? AND name = ?", rows)
 
     def stats(self) -> StoreStats:
         """Returns how much is stored."""

@@ -18,6 +18,7 @@ import numpy as np
 from tunewright.cases.inputs import Inputs
 from tunewright.errors import PluginError, TunewrightError
 from tunewright.measure.evaluator import Evaluator
+from tunewright.measure.kernel_workload import KernelWorkload
 from tunewright.model.decision import Problem
 from tunewright.model.device import Device
 from tunewright.model.key import Key
@@ -58,7 +59,9 @@ class TunewrightTuner:
         key = backend.key(kernel, Signature(()), {"threads": "1"})
         problem = Problem(key, Space(Knob("candidate", range(machine.candidates))), default)
         session = Session(Settings(pool="serial", strategy="exhaustive", trials=0), store=MemoryStore())
-        return int(session.tune(problem, Evaluator(backend, kernel, (Inputs(),), default)).config["candidate"])
+        return int(
+            session.tune(problem, Evaluator(KernelWorkload(backend, kernel, (Inputs(),), default))).config["candidate"]
+        )
 
 
 def _empty_kernel() -> None: ...

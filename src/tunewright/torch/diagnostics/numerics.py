@@ -108,10 +108,35 @@ def relative_error(results: Sequence[Any], exact: Sequence[Any]) -> float:
     """Returns the largest distance of results from the exact ones, relative to their norm."""
     worst = 0.0
     for result, expected in zip(results, exact, strict=True):
-        if expected.dtype.is_floating_point and expected.numel():
-            distance = float((result.double() - expected).norm() / expected.norm().clamp(min=1e-300))
+        if is_real_or_complex(expected) and expected.numel():
+            distance = float(distances(result, expected).norm() / finite_part(expected).norm().clamp(min=1e-300))
             worst = max(worst, distance if isfinite(distance) else inf)
     return worst
+
+
+def distances(result: Any, exact: Any) -> Any:
+    """Returns how far each element is from the exact one; equal infinities are not apart, nor are NaNs."""
+    result, exact = as_reals(result), as_reals(exact)
+    apart = (result - exact).abs()
+    if bool(apart.isfinite().all()):
+        return apart
+    same = (result == exact) | (result.isnan() & exact.isnan())
+    return torch.where(same, 0.0, apart).nan_to_num(nan=inf, posinf=inf)
+
+
+def finite_part(tensor: Any) -> Any:
+    """Returns a tensor in double precision with 0 for infinities and NaNs."""
+    return as_reals(tensor).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def is_real_or_complex(tensor: Any) -> bool:
+    """Whether a tensor has floating-point or complex numbers."""
+    return bool(tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+
+
+def as_reals(tensor: Any) -> Any:
+    """Returns a tensor in double precision; the parts of complex numbers along a further dimension."""
+    return (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).double()
 
 
 def tensors_in(value: Any) -> list[Any]:
@@ -123,8 +148,10 @@ def tensors_in(value: Any) -> list[Any]:
 
 
 def to_double(value: Any) -> Any:
-    """Returns a floating-point tensor in double precision; anything else as it is."""
-    return value.detach().double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
+    """Returns a tensor of real or complex numbers in double precision; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or not is_real_or_complex(value):
+        return value
+    return value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
 
 
 def in_double_precision(fn: Any) -> Any:

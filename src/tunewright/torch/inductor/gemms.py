@@ -129,23 +129,76 @@ class Gemm:
             warnings.simplefilter("ignore")  # PyTorch's own deprecation warnings
             return hook(f"{_SELECTOR}.get_inputs")(self._choices, inputs, layout, generators)
 
-    def launch(self, implementation: str | GemmConfig) -> Callable[[], Any]:
-        """Returns a call of an implementation with arguments like the real ones; it returns the result."""
+    @cached_property
+    def _examples(self) -> tuple[list[Any], list[Any], Any]:
+        """Inputs of the template, inputs of the library, and the result, all like the real ones."""
+        own, library = (self._arguments.get_benchmark_tensors(extern) for extern in (False, True))
+        return list(own.input_tensors), list(library.input_tensors), own.output_tensor
+
+    @cached_property
+    def values(self) -> tuple[Any, ...]:
+        """Arguments like the real ones: the memory of the inputs of the template, and last that of the result."""
+        inputs, _, out = self._examples
+        return tuple(_memory(tensor) for tensor in (*inputs, out))
+
+    @property
+    def constant(self) -> frozenset[int]:
+        """The numbers of the arguments that are weights, or are not the same in memory for all implementations."""
+        names = list(dict.fromkeys(node.get_name() for node in self._inputs[0]))
+        weights = hook("torch._inductor.virtualized.V").graph.constants
+        inputs, library, _ = self._examples
+        shared = {_address(tensor) for tensor in library}
+        pairs = enumerate(zip(names, inputs, strict=True))
+        return frozenset(i for i, (name, tensor) in pairs if name in weights or _address(tensor) not in shared)
+
+    def prepare(self, implementation: str | GemmConfig) -> PreparedGemm:
+        """Returns an implementation to be bound to arguments like `values`."""
         choice = self.choice(implementation)
-        tensors = self._arguments.get_benchmark_tensors(implementation in (LIBRARY, UNPACKED))
-        inputs, out = list(tensors.input_tensors), tensors.output_tensor
-        inner = choice
-        if hasattr(choice, "_preprocessor"):
-            inner = choice._wrapped
-            inputs, out = choice._preprocessor(inputs, out)
+        own, library, out = self._examples
+        inputs = library if implementation in (LIBRARY, UNPACKED) else own
+        if not hasattr(choice, "_preprocessor"):
+            return PreparedGemm(self.values, choice, inputs, out)
+        return PreparedGemm(self.values, choice._wrapped, *choice._preprocessor(list(inputs), out))
+
+
+class PreparedGemm:
+    """An implementation of a product, with its inputs in the form that it takes."""
+
+    def __init__(self, values: Sequence[Any], choice: Any, inputs: Sequence[Any], out: Any) -> None:
+        self._values, self._choice, self._inputs, self._out = values, choice, inputs, out
+        choice.bmreq.make_run_fn(*inputs, out=out)  # compiles it: now, and not while others wait for the device
+
+    def bind(self, *values: Any) -> Callable[[], Any]:
+        """Returns a call with these arguments instead of the first ones; it returns the result."""
+        replaced = {_address(old): new for old, new in zip(self._values, values, strict=True) if new is not old}
+        *inputs, out = (_placed(tensor, replaced) for tensor in (*self._inputs, self._out))
         huge_pages.move_to_huge_pages(inputs)  # where they will be; else chance in addresses would be measured
-        run = inner.bmreq.make_run_fn(*inputs, out=out)
+        run = self._choice.bmreq.make_run_fn(*inputs, out=out)
 
         def launch(_inputs: Any = inputs) -> Any:  # the bound call only has their addresses
             result = run()
             return result if isinstance(result, torch.Tensor) else out
 
         return launch
+
+
+def _memory(tensor: Any) -> Any:
+    """Returns the whole memory that a tensor is in, as a vector; tensors of other layouts as they are."""
+    if tensor.layout is not torch.strided:
+        return tensor
+    return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
+
+
+def _address(tensor: Any) -> int:
+    """Returns what identifies the memory of a tensor."""
+    return int(tensor.untyped_storage().data_ptr()) if tensor.layout is torch.strided else id(tensor)
+
+
+def _placed(tensor: Any, replaced: Mapping[int, Any]) -> Any:
+    """Returns a tensor in the memory that replaces its own."""
+    if (memory := replaced.get(_address(tensor))) is None:
+        return tensor
+    return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def _describe_layout(layout: Any) -> str:

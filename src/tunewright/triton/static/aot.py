@@ -1,6 +1,6 @@
 """Compiles a Triton kernel ahead of time for a GPU that is not installed, exactly as a launch on it would.
 
-All uses of Triton's private functions are in this file; `incompatibilities()` compares them with the installed version.
+All uses of Triton's private functions that prebuilding needs are in this file; `releases` checks that they are there.
 Binder, argument packing and cache key are Triton's own, so a launch finds what was compiled here.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,11 @@ from triton._C.libtriton import get_cache_invalidating_env_vars
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.cache import get_cache_key
-from triton.runtime.jit import JITFunction, create_function_from_signature
+from triton.runtime.jit import create_function_from_signature
 
 from tunewright.errors import BackendError, SignatureError
+from tunewright.triton import releases
 from tunewright.triton.static.targets import TargetSpec
-
-TESTED_VERSION = "3.9.0"
 
 
 @dataclass(frozen=True)
@@ -57,32 +55,18 @@ class CompiledKernel:
     warps: int
 
 
-def incompatibilities() -> list[str]:
-    """Returns how the installed Triton differs from what this file expects; empty if it does not."""
-    problems = (
-        [] if triton.__version__ == TESTED_VERSION else [f"Triton is {triton.__version__}, tested is {TESTED_VERSION}"]
-    )
-    expected = {
-        create_function_from_signature: ["sig", "kparams", "backend"],
-        JITFunction._pack_args: ["self", "backend", "kwargs", "bound_args", "specialization", "options"],
-        get_cache_key: ["src", "backend", "backend_options", "env_vars"],
-    }
-    for function, names in expected.items():
-        if (parameters := list(inspect.signature(function).parameters)) != names:
-            problems.append(f"{function.__qualname__} takes {', '.join(parameters)}, not {', '.join(names)}")
-    return problems
-
-
 def make_unit(function: Any, target: TargetSpec, args: Sequence[Any], settings: Mapping[str, Any]) -> CompileUnit:
     """Binds a launch of the JIT `function` with `args` and `settings`, up to the compiler."""
+    releases.require_supported()
     backend = make_backend(_gpu_target(target))
     # JITFunction.run adds these before it binds.
     launch_settings = {
         **settings,
         "debug": function.debug or knobs.runtime.debug,
         "instrumentation_mode": knobs.compilation.instrumentation_mode,
-        "fpsan_homomorphic_casts": knobs.compilation.fpsan_homomorphic_casts,
     }
+    if hasattr(knobs.compilation, "fpsan_homomorphic_casts"):  # since Triton 3.9
+        launch_settings["fpsan_homomorphic_casts"] = knobs.compilation.fpsan_homomorphic_casts
     try:
         binder = create_function_from_signature(function.signature, function.params, backend)
         bound, specialization, rest = binder(*args, **launch_settings)
@@ -108,7 +92,8 @@ def compile_unit(unit: CompileUnit, scratch: Path) -> CompiledKernel:
             raise BackendError(_error_line(error)) from error
     if kernel.hash != unit.key:
         raise BackendError(
-            f"Triton {triton.__version__} computes other cache keys than {TESTED_VERSION}; install that version"
+            f"Triton {triton.__version__} computes other cache keys than expected; install triton=="
+            f"{releases.TESTED_VERSIONS[-1]}"
         )
     suffix = "cubin" if unit.target.backend == "cuda" else "hsaco"
     metadata_path = kernel.metadata_group[f"{unit.source.name[:150]}.json"]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tunewright.errors import BackendError
-from tunewright.stores import files
+from tunewright.stores import artifacts, files
 from tunewright.triton.static.resources import CompiledResources
 
 SUFFIX = ".triton"
@@ -85,12 +85,18 @@ class ArtifactCache:
         return self._folder / key[:2] / f"{key}{suffix}"
 
     def find(self, key: str) -> CompileRecord | None:
-        """Returns the record of a compile; None if there is none, or its artifact is missing."""
+        """Returns the record of a compile; None if there is none, or its artifact is missing or damaged."""
         try:
-            record = msgspec.json.decode(self._path(key, ".json").read_bytes(), type=CompileRecord)
-        except (OSError, msgspec.MsgspecError):
+            record = self._record(key)
+            if not record.refused:
+                artifacts.read_checked(self._path(key, SUFFIX), record.digest)
+        except (OSError, msgspec.MsgspecError, BackendError):
             return None
-        return record if record.refused or self._path(key, SUFFIX).is_file() else None
+        return record
+
+    def _record(self, key: str) -> CompileRecord:
+        body = files.read_bounded(self._path(key, ".json"), artifacts.MAX_LABEL_BYTES, own=True)
+        return msgspec.json.decode(body, type=CompileRecord)
 
     def put(self, record: CompileRecord, artifact: CompiledArtifact | None) -> CompileRecord:
         """Writes artifact and record; the record last, so that it never exists without its artifact."""
@@ -102,8 +108,12 @@ class ArtifactCache:
         return record
 
     def read(self, key: str) -> bytes:
-        """Returns the bytes of the artifact with that key."""
-        return self._path(key, SUFFIX).read_bytes()
+        """Returns the bytes of the artifact with that key; raises BackendError if they are not what was compiled."""
+        try:
+            record = self._record(key)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise BackendError(f"no compiled kernel {key[:12]}; build it with `tunewright triton prebuild`") from error
+        return artifacts.read_checked(self._path(key, SUFFIX), record.digest)
 
     def records(self) -> Iterator[CompileRecord]:
         """Yields the record of every compile."""

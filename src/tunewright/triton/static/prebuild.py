@@ -129,7 +129,7 @@ def _compile_waiting(
     cache, width, deadline = settings
     worker = CompileWorker(plan.declaration, plan.call, plan.jobs, cache)
     # A worker only calls its evaluator; being forked, it has kernel and arguments in memory.
-    attempt = IsolatedAttempt(lambda: cast(Evaluator, worker), (), cache, limits=Limits(build=deadline))
+    attempt = IsolatedAttempt(lambda: cast(Evaluator, worker), (), cache, limits=Limits(build=deadline), judged=False)
     requests = (TrialRequest(Config({JOB: number})) for number in waiting)
     for trial in ProcessPool(width).run(attempt, requests):
         number = int(trial.config[JOB])

@@ -1,0 +1,17 @@
+"""Executes the real PTX of compiled GPU kernels on the CPU: results, faults and counts, never speed."""
+
+from tunewright.emulator.faults import FaultKind, Place, PtxError, PtxFault, UnsupportedInstruction
+from tunewright.emulator.launch import Emulation, Options, emulate
+from tunewright.emulator.machine import GridLaunch
+
+__all__ = [
+    "Emulation",
+    "FaultKind",
+    "GridLaunch",
+    "Options",
+    "Place",
+    "PtxError",
+    "PtxFault",
+    "UnsupportedInstruction",
+    "emulate",
+]

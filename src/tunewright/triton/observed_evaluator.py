@@ -1,0 +1,121 @@
+"""The evaluator of a Triton kernel, with what Triton shows of tuning: timings, printed lines and the first error."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tunewright.measure.evaluator import FEW_LAUNCHES, Evaluator, StageListener, failure_of
+from tunewright.measure.race import Race, RaceOptions
+from tunewright.model.trial import Failure, Stage, Timing, Trial, TrialRequest
+from tunewright.ports.candidate import Candidate, WrongResult
+from tunewright.spaces.config import Config
+from tunewright.triton.candidate import QUANTILES, BenchmarkedCandidate
+from tunewright.triton.workload import TritonWorkload
+
+FAILED_TIMINGS = [float("inf")] * 3
+
+
+class ObservedEvaluator(Evaluator):
+    """Evaluates configs on a call; `timings` are milliseconds by Triton's config, infinite for those that failed."""
+
+    workload: TritonWorkload
+
+    def __init__(self, workload: TritonWorkload, *, verbose: bool = False) -> None:
+        super().__init__(workload)
+        self._verbose = verbose
+        self._benchmarked: Any = None
+        self.timings: dict[Any, Any] = {}
+        self.first_error: Exception | None = None
+
+    def __call__(self, request: TrialRequest, on_stage: StageListener = lambda stage: None) -> Trial:
+        """Evaluates one config, and restores the arguments."""
+        config = self.workload.to_triton(request.config)
+        self._print(f"Autotuning kernel {self.workload.name} with config {config}")
+        self.workload.error = None
+        try:
+            trial = super().__call__(request, on_stage)
+        finally:
+            self.workload.settle()
+        # An error is no variable here: its traceback has this frame, and such a cycle would keep the arguments.
+        trial = self._after_settling(trial)
+        if isinstance(trial.outcome, Failure):
+            self._note_failure(trial.outcome)
+            self.timings[config] = list(FAILED_TIMINGS)
+        else:
+            self.timings[config] = quantiles(trial.outcome.samples) if self.workload.races else self._benchmarked
+        return trial
+
+    def _after_settling(self, trial: Trial) -> Trial:
+        """Returns the trial, which fails if an error surfaced late; raises DeviceLost if the device is unusable."""
+        late_error = self.workload.late_error
+        if self.workload.guard.lost is not None:
+            raise self.workload.guard.lost
+        if late_error is None or not trial.works:
+            return trial
+        self.workload.error = late_error
+        return msgspec.structs.replace(trial, outcome=failure_of(late_error, Stage.TIME))
+
+    def _note_failure(self, failure: Failure) -> None:
+        error = self.workload.error
+        self._print(f"Autotuning failed with {failure.reason if error is None else error}")
+        self.first_error = self.first_error or error
+
+    def _time(self, candidate: Candidate, incumbent: Any) -> Timing:
+        if not isinstance(candidate, BenchmarkedCandidate):
+            return super()._time(candidate, incumbent)
+        self._benchmarked = candidate.times
+        timing = Timing((candidate.sample(0, audited=False),), candidate.timers[0].clock)
+        if problem := candidate.check(1 + secrets.randbelow(1 << 30), launches=FEW_LAUNCHES):
+            raise WrongResult(f"{problem} (launch {candidate.launches:,})")
+        return timing
+
+    def race(self, configs: Sequence[Config], options: RaceOptions, protected: Sequence[int] = ()) -> Race:
+        """Races configs on new contents, and restores the arguments."""
+        try:
+            result = super().race(configs, options, protected)
+        finally:
+            self.workload.settle()
+        if self.workload.guard.lost is not None:
+            raise self.workload.guard.lost
+        for number, (config, standing) in enumerate(zip(configs, result.standings, strict=True)):
+            if number in result.failures:
+                self.timings[self.workload.to_triton(config)] = list(FAILED_TIMINGS)
+            elif standing.samples:
+                self.timings[self.workload.to_triton(config)] = quantiles(standing.samples)
+        return result
+
+    def avoid(self, configs: Collection[Config]) -> None:
+        """Takes in which configs must not run: they ended an earlier process, or left its device unusable."""
+        self.workload.avoided = configs
+
+    def close(self) -> None:
+        """Restores the arguments, and lets go of all that this process holds for the search."""
+        self._incumbent = self.first_error = None
+        self.workload.close()
+
+    def _print(self, text: str) -> None:
+        """Prints as Triton does under TRITON_PRINT_AUTOTUNING."""
+        if self._verbose:
+            sys.stdout.write(f"{text}\n")
+
+
+class Unraced:
+    """An evaluator whose configs are measured by a benchmark, each once: they cannot be raced."""
+
+    def __init__(self, evaluator: ObservedEvaluator) -> None:
+        self.avoid, self._evaluator = evaluator.avoid, evaluator
+
+    def __call__(self, request: TrialRequest, on_stage: StageListener = lambda stage: None) -> Trial:
+        """Evaluates one config."""
+        return self._evaluator(request, on_stage)
+
+
+def quantiles(samples: Sequence[float]) -> list[float]:
+    """Returns samples in seconds as Triton shows them: three quantiles in milliseconds."""
+    return [float(1e3 * value) for value in np.quantile(samples, QUANTILES)]

@@ -1,0 +1,35 @@
+"""Small PTX kernels, written by hand, for tests of the emulator."""
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n.extern .shared .align 16 .b8 smem[];\n"
+
+
+def kernel(body: str, registers: str = "") -> str:
+    """A kernel of three pointers and a number; %rd1 to %rd3 point to its arrays, %r1 is the thread, %r2 the number."""
+    return (
+        HEAD
+        + ".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n{\n"
+        + ".reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<30>; .reg .f32 %f<9>; .reg .b64 %rd<30>;\n"
+        + registers
+        + "ld.param.u64 %rd1, [a];\nld.param.u64 %rd2, [b];\nld.param.u64 %rd3, [c];\nld.param.u32 %r2, [n];\n"
+        + "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd4, %r1, 4;\n"
+        + "add.s64 %rd5, %rd1, %rd4;\nadd.s64 %rd6, %rd2, %rd4;\nadd.s64 %rd7, %rd3, %rd4;\n"
+        + "shl.b32 %r3, %r1, 2;\nmov.u32 %r4, smem;\nadd.s32 %r5, %r4, %r3;\n"
+        + body
+        + "\nret;\n}\n"
+    )
+
+
+# Threads read what the mirror image of their block wrote to shared memory.
+MIRROR = """
+.loc 1 10 0
+ld.global.b32 %r6, [%rd5];
+.loc 1 11 0
+st.shared.b32 [%r5], %r6;
+BARRIER
+.loc 1 13 0
+sub.s32 %r7, 252, %r3;
+add.s32 %r8, %r4, %r7;
+ld.shared.b32 %r9, [%r8];
+.loc 1 14 0
+st.global.b32 [%rd7], %r9;
+"""

@@ -1,0 +1,152 @@
+"""A budget in seconds bounds everything: trials, verification and the final race, whatever the kernel's length."""
+
+import time
+
+import numpy as np
+import pytest
+
+import tunewright as tw
+from tunewright.engine.budget import FINAL_SHARE, Budget
+from tunewright.model.trial import Timing, Trial
+from tunewright.spaces.config import Config
+
+
+class Hours:
+    """A clock that is set by hand."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def trial(seconds, cost):
+    return Trial(Config(a=1), Timing((seconds,)), run_seconds=cost)
+
+
+def test_no_trial_starts_that_would_take_the_time_of_the_final_race() -> None:
+    clock = Hours()
+    budget = Budget(seconds=40.0, clock=clock)
+    assert budget.grant() == 1
+    budget.learn(trial(1e-3, 2.0))
+    clock.now += 40 * (1 - FINAL_SHARE) - 2.1
+    assert budget.grant() == 1
+    clock.now += 0.2
+    assert budget.grant() == 0
+    assert budget.grant(essential=True) == 1
+
+
+def test_slow_kernels_keep_more_for_the_final_race_unless_there_can_be_none() -> None:
+    clock = Hours()
+    budget = Budget(seconds=40.0, clock=clock)
+    budget.learn(trial(0.5, 0.5))
+    clock.now += 27
+    assert budget.grant() == 0  # half a second, two dozen times
+    hopeless = Budget(seconds=40.0, clock=clock)
+    hopeless.learn(trial(5.0, 5.0))
+    clock.now += 34
+    assert hopeless.grant() == 1
+
+
+def test_a_trial_has_its_share_of_the_budget_and_no_more_than_is_left() -> None:
+    clock = Hours()
+    budget = Budget(seconds=40.0, clock=clock)
+    clock.now += 39.5
+    assert budget.allowance().usual == 2.0
+    assert budget.allowance().most == 0.5
+    clock.now += 5
+    assert budget.allowance().most == 0
+    assert Budget(trials=3).allowance() is None
+    assert Budget(trials=0).grant(essential=True) == 0
+
+
+def sleeper(seconds, budget, **options):
+    session = tw.Session(store="memory:", min_expected_gain=0.0, run_seconds=options.pop("run_seconds", 60.0))
+
+    @tw.tune(tw.Space(tw.Knob("way", list(range(9)))), budget=budget, session=session, **options)
+    def kernel(a: tw.In("N"), *, way=0):
+        time.sleep(seconds * (0.25 if way == 5 else 1))
+        return a * 2
+
+    return kernel
+
+
+def timed(kernel):
+    began = time.perf_counter()
+    decision = kernel.decide(np.ones(4))
+    return decision, time.perf_counter() - began
+
+
+@pytest.mark.clock("what is tested is how long a call takes")
+@pytest.mark.parametrize(("seconds", "budget"), [(0.001, 4), (0.1, 4), (1.0, 5)])
+def test_a_budget_is_kept(seconds, budget) -> None:
+    decision, elapsed = timed(sleeper(seconds, f"{budget}s"))
+    assert elapsed - seconds < 1.1 * budget
+    assert decision.evidence.failures == 0
+
+
+def test_what_one_run_shows_is_said_with_a_wide_interval() -> None:
+    decision, _ = timed(sleeper(0.7, "2s"))
+    evidence = decision.evidence
+    assert decision.config["way"] == 0
+    assert (evidence.low, evidence.high) == pytest.approx((evidence.seconds / 1.5, evidence.seconds * 1.5))
+    assert any("left no time to race finalists" in note for note in evidence.notes) or evidence.trials == 1
+
+
+def test_what_is_far_faster_is_chosen_even_if_there_is_no_time_for_a_race() -> None:
+    decision, _ = timed(sleeper(0.6, "9s"))
+    assert decision.config["way"] == 5
+    assert decision.evidence.over_default.low > 1
+
+
+def test_deadlines_are_those_of_one_run() -> None:
+    decision, _ = timed(sleeper(0.3, "7s", run_seconds=1.5))  # all runs of a config together take longer
+    assert decision.evidence.failures == 0
+
+
+def test_a_slow_kernel_that_remembers_results_is_not_chosen_for_it() -> None:
+    session = tw.Session(store="memory:", min_expected_gain=0.0)
+    kept = {}
+
+    @tw.tune(tw.Space(tw.Knob("remembers", [False, True])), budget="6s", session=session, reference=lambda a: a * 2)
+    def kernel(a: tw.In("N"), *, remembers=False):
+        if not (remembers and (kept.get("a") == a.tobytes() or a.tobytes() in kept)):
+            time.sleep(0.2)
+        kept[a.tobytes()] = True
+        return a * 2
+
+    decision, _ = timed(kernel)
+    assert not decision.config["remembers"]
+
+
+@pytest.mark.parametrize("wrong_after", [1, 2, 4])
+def test_a_slow_kernel_that_computes_only_at_first_is_not_chosen(wrong_after) -> None:
+    session = tw.Session(store="memory:", min_expected_gain=0.0)
+    calls = []
+
+    @tw.tune(tw.Space(tw.Knob("lazy", [False, True])), budget="6s", session=session, reference=lambda a: a * 2)
+    def kernel(a: tw.In("N"), *, lazy=False):
+        calls.append(lazy)
+        if lazy and calls.count(True) > wrong_after:
+            return a * 0
+        time.sleep(0.2)
+        return a * 2
+
+    decision, _ = timed(kernel)
+    assert not decision.config["lazy"]
+
+
+def test_a_trial_that_the_budget_ends_is_no_failure() -> None:
+    session = tw.Session(store="memory:", min_expected_gain=0.0)
+
+    @tw.tune(tw.Space(tw.Knob("way", [0, 1])), budget="3s", session=session, reference=lambda a: a * 2)
+    def kernel(a: tw.In("N"), *, way=0):
+        time.sleep(30 * way)
+        return a * 2
+
+    decision, elapsed = timed(kernel)
+    assert decision.config["way"] == 0
+    assert decision.evidence.failures == 0
+    assert elapsed < 20
+    assert [trial.config["way"] for trial in session.store.trials(decision.key)] == [0]

@@ -1,0 +1,3 @@
+#include <math.h>
+
+double damp(double x) { return tanh(x); }
