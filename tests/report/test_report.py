@@ -21,7 +21,7 @@ CHOSEN = other_decision(config=SPACE[5])
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(1.5, "1.5 s"), (0.00181, "1.91 ms"), (2.5e-6, "2.5 us"), (3e-8, "30 ns"), (0.0, "0 ns")]
+    ("value", "said"), [(1.5, "1.5 s"), (0.00191, "1.91 ms"), (2.5e-6, "2.5 us"), (3e-8, "30 ns"), (0.0, "0 ns")]
 )
 def test_times_are_said_as_people_say_them(value, said) -> None:
     assert formatting.seconds(value) == said

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import httpx
 import msgspec
+import numpy as np
 import pytest
 
+import tunewright as tw
 from tunewright.errors import StoreError
+from tunewright.model.decision import Decision
+from tunewright.model.trial import Timing, Trial
 from tunewright.service.tokens import TOKEN_NAMESPACE, Scope
 from tunewright.spaces.config import Config
 from tunewright.stores import locations, serialization
@@ -355,6 +359,27 @@ def test_a_signed_publication_does_not_bring_back_what_was_rolled_back(serve, tm
         assert "has been replaced since" in answer.json()["error"]
         assert locations.open_single(service.place).get(KEY) == good
         assert client.post("/v1/decisions", json=signed(fixed, over)).json()["stands"]
+
+
+def test_a_token_that_records_cannot_make_an_honest_tuner_publish_a_wrong_config(fresh, tmp_path) -> None:
+    """Forged trials reach the journal through the service; the tuner judges what it decides."""
+
+    @tw.tune(tw.Space(tw.Knob("step", [1, 2, 3])), session=tw.Session(store=tmp_path / "none.sqlite", pool="serial"))
+    def double(x: tw.In("N"), *, step: int):
+        return 2 * x if step != 3 else x  # 3 is wrong
+
+    key = double.problem((np.ones(3),)).key
+    member = fresh.store("record", "read")
+    lies = [Trial(Config(step=3), Timing((1e-9,) * 5)), Trial(Config(step=1), Timing((1e9,) * 5))]
+    member.record(key, lies * 8)
+    with pytest.raises(StoreError, match="publish"):
+        member.put(Decision(key, Config(step=3)))
+    honest = fresh.at(fresh.token("read", "record", "publish"))
+    session = tw.Session(store=honest, pool="serial", trials=3, cache=tmp_path / "cache")
+    assert tw.tune(double.space, session=session)(double.function)(np.ones(3)).tolist() == [2, 2, 2]
+    stored = fresh.store("read")
+    assert {trial.config["step"] for trial in stored.trials(key)} == {1, 2, 3}, "the forged ones were read"
+    assert stored.get(key).config["step"] in (1, 2)
 
 
 def test_no_secret_is_logged(fresh, wait_until) -> None:

@@ -35,7 +35,7 @@ class CaseCheck:
         self._number, self._judge = number, judge
         self.placements = [Placement(launch, seed, case) for launch in launches for seed, case in sets.items()]
         self.launches = 0
-        self.first_seconds = self.launch_seconds = 0.0
+        self.launch_seconds = 0.0
 
     def place(self, draw: int) -> int:
         """Returns the number of the placement that a draw selects; the first contents are also those of the last."""
@@ -46,15 +46,14 @@ class CaseCheck:
 
         A launch takes as long as the shorter of the two: the first may contain a compilation.
         """
-        results, self.first_seconds = self._timed_run()
-        self.launch_seconds = self.first_seconds
+        results, self.launch_seconds = self._timed_run()
         if problem := self.problem(0, 0, results):
             return problem, ""
         first = fingerprint(results)
-        if 2 * self.first_seconds > seconds:
+        if 2 * self.launch_seconds > seconds:
             return None, first
         again, second = self._timed_run()
-        self.launch_seconds = min(self.first_seconds, second)
+        self.launch_seconds = min(self.launch_seconds, second)
         return None, first if fingerprint(again) == first else VARIES
 
     def _timed_run(self) -> tuple[dict[str, Any], float]:

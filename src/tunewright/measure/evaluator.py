@@ -16,7 +16,18 @@ from tunewright.measure import race
 from tunewright.measure.audit import AuditedSampler, AuditSchedule, HurriedSchedule, audited_draws, new_draw
 from tunewright.measure.clock import use_same_clock
 from tunewright.measure.noise import ConditionsMonitor
-from tunewright.model.trial import CLEARLY_FASTER, Failure, Incumbent, Kind, Outcome, Stage, Timing, Trial, TrialRequest
+from tunewright.model.trial import (
+    CLEARLY_FASTER,
+    Allowance,
+    Failure,
+    Incumbent,
+    Kind,
+    Outcome,
+    Stage,
+    Timing,
+    Trial,
+    TrialRequest,
+)
 from tunewright.ports.candidate import Candidate, Workload, WrongResult
 from tunewright.spaces.config import Config
 from tunewright.stores.file_lock import exclusive_lock
@@ -71,6 +82,7 @@ class Evaluator:
     ) -> None:
         self.workload, self.options, self.target = workload, options or EvaluatorOptions(), target
         self._incumbent: _Incumbent | None = None
+        self._compiles_late: bool | None = None
         self._audited_draws = audited_draws()
         self.on_sample: Callable[[], None] = lambda: None
 
@@ -112,10 +124,12 @@ class Evaluator:
                 candidate = self.workload.load(request.config, artifact)
                 on_stage(stage := Stage.VERIFY)
                 usual, began = request.allowance.usual if request.allowance else inf, time.perf_counter()
-                mismatch, fingerprint = candidate.verify(usual)
+                mismatch, fingerprint = candidate.verify(self._verify_seconds(request.allowance))
                 if mismatch:
                     raise WrongResult(mismatch)
                 on_stage(stage := Stage.TIME)
+                if self._compiled_late(candidate.launch_seconds, time.perf_counter() - began, usual):
+                    began = time.perf_counter()
                 if NEEDED_LAUNCHES * candidate.launch_seconds > usual:
                     outcome = self._time_in_a_hurry(candidate, began + usual)
                 else:
@@ -125,6 +139,24 @@ class Evaluator:
         ended = time.perf_counter()
         build_seconds, run_seconds = (built or ended) - started, ended - (built or ended)
         return Trial(request.config, outcome, build_seconds, run_seconds, at=time.time(), fingerprint=fingerprint)
+
+    def _verify_seconds(self, allowance: Allowance | None) -> float:
+        """Returns how long two launches may take before one must do.
+
+        Until a first launch has been seen to take as long as a second, it may contain a compilation. Then half of what
+        is left of the budget may be spent to find out.
+        """
+        if allowance is None:
+            return inf
+        return allowance.usual if self._compiles_late is False else max(allowance.usual, allowance.most / 2)
+
+    def _compiled_late(self, launch_seconds: float, verify_seconds: float, usual: float) -> bool:
+        """Returns and remembers whether a verification took long because its first launch did, and the second not."""
+        if verify_seconds <= usual:
+            return False
+        late = verify_seconds > 3 * launch_seconds
+        self._compiles_late = late or bool(self._compiles_late)
+        return late
 
     def _time(self, candidate: Candidate, incumbent: _Incumbent | None) -> Timing:
         """Times a config against the incumbent, or alone if there is none; a slow one gets few samples."""

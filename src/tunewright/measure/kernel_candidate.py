@@ -83,8 +83,8 @@ class KernelCandidate:
 
     @property
     def first_sample(self) -> tuple[float, str]:
-        """The weighted mean of the first launches of all cases, by the wall clock."""
-        return weighted_mean([run.first_seconds for run in self._runs], self._weights), "wall"
+        """The weighted mean of a launch in each case, by the wall clock: of the first, or of the shorter of two."""
+        return weighted_mean([run.launch_seconds for run in self._runs], self._weights), "wall"
 
     def hurry(self) -> None:
         """Uses one set of arguments from now on, and calibrates nothing."""

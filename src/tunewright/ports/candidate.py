@@ -40,7 +40,7 @@ class Candidate(Protocol):
 
     @property
     def launch_seconds(self) -> float:
-        """About how long its first launch took, by the wall clock; 0 if that is not known."""
+        """About how long a launch takes, by the wall clock; 0 if that is not known."""
         ...
 
     @property
