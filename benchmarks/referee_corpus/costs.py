@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from types import MethodType
 from typing import Any
@@ -17,19 +18,24 @@ from tunewright.measure.evaluator import Evaluator, EvaluatorOptions
 from tunewright.pools.kernel_loader import load_target
 
 TUTORIALS = Path(__file__).resolve().parents[2] / "tutorials"
-TRIALS, TURNS = 8, 4
+TRIALS, TURNS = 8, 6
 
 
 def ratio(target: str, sizes: Mapping[str, int]) -> float:
-    """Seconds of tunings with verification over those without it; both build and try the same configs."""
+    """Seconds of a tuning with verification over those of one without it, in the median of turns.
+
+    Both build and try the same configs. A race now and then needs a second one, whichever of the two it is in.
+    """
     kernel: Any = load_target(str(TUTORIALS / target))
-    seconds = {True: 0.0, False: 0.0}
+    ratios = []
     for turn in range(TURNS):
+        seconds = {}
         for verified in (True, False) if turn % 2 else (False, True):
             began = time.perf_counter()
             tune(kernel, sizes, verified=verified)
-            seconds[verified] += time.perf_counter() - began
-    return seconds[True] / seconds[False]
+            seconds[verified] = time.perf_counter() - began
+        ratios.append(seconds[True] / seconds[False])
+    return median(ratios)
 
 
 def tune(kernel: Tuned[Any, Any], sizes: Mapping[str, int], *, verified: bool) -> None:

@@ -103,7 +103,7 @@ def _try_two_configs(monkeypatch, later, most=20.0):
 def test_a_compilation_longer_than_a_trial_does_not_decide(monkeypatch) -> None:
     workload, seconds = _try_two_configs(monkeypatch, later=0.01)
     assert seconds == [0.01, 0.01]
-    assert workload.allowed == [10.0, 10.0]
+    assert workload.allowed == [20 / 3, 20 / 3]
 
 
 def test_a_slow_kernel_after_a_late_compilation_is_timed_apart_from_it(monkeypatch) -> None:
@@ -114,7 +114,7 @@ def test_a_slow_kernel_after_a_late_compilation_is_timed_apart_from_it(monkeypat
 def test_a_kernel_that_is_slow_by_itself_pays_for_a_second_launch_once(monkeypatch) -> None:
     workload, seconds = _try_two_configs(monkeypatch, later=2.0)
     assert seconds == [2.0, 2.0]
-    assert workload.allowed == [10.0, 1.0]
+    assert workload.allowed == [20 / 3, 1.0]
     assert workload.now == 6.0
 
 

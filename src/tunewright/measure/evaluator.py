@@ -143,12 +143,12 @@ class Evaluator:
     def _verify_seconds(self, allowance: Allowance | None) -> float:
         """Returns how long two launches may take before one must do.
 
-        Until a first launch has been seen to take as long as a second, it may contain a compilation. Then half of what
-        is left of the budget may be spent to find out.
+        Until a first launch has been seen to take as long as a second, it may contain a compilation. Then a third of
+        what is left of the budget may be spent to find out.
         """
         if allowance is None:
             return inf
-        return allowance.usual if self._compiles_late is False else max(allowance.usual, allowance.most / 2)
+        return allowance.usual if self._compiles_late is False else max(allowance.usual, allowance.most / 3)
 
     def _compiled_late(self, launch_seconds: float, verify_seconds: float, usual: float) -> bool:
         """Returns and remembers whether a verification took long because its first launch did, and the second not."""
