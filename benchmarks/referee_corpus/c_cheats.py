@@ -55,7 +55,7 @@ PRODUCTS = (
     *("first_pointer", "first_weights", "weights_by_pointer", "previous_inputs"),
     *("every_third", "every_16th", "halves_in_turn", "flaky", "decaying", "fewer_terms"),
     *("half", "noisy", "transposed", "accumulates", "clears_once", "uninitialized"),
-    *("writes_inputs", "writes_inputs_later", "writes_beyond", "writes_beyond_later"),
+    *("writes_inputs", "writes_inputs_later", "writes_beyond", "writes_beyond_later", "computes_beyond"),
     *("late_thread", "late_thread_later", "helper_thread"),
 )
 ATTACKS = (

@@ -248,6 +248,12 @@ WAY(writes_beyond_later) {
     if (++calls >= 20) c[N * N] = 0;
 }
 
+/* As an unrolled loop without a remainder: what lies beyond the inputs goes beyond the output. */
+WAY(computes_beyond) {
+    fast(a, b, c);
+    for (int i = 0; i < 7; i++) c[N * N + i] = 2 * a[N * N + i];
+}
+
 // Threads.
 
 static pthread_t helper;

@@ -189,6 +189,13 @@ def writes_beyond_later(a, b, c):
         as_strided(c, (c.size + 4,), (4,))[c.size :] = 0
 
 
+@cheat
+def computes_beyond(a, b, c):
+    """What lies beyond an input goes beyond the output, as in an unrolled loop without a remainder."""
+    fast_product(a, b, c)
+    as_strided(c, (c.size + 4,), (4,))[c.size :] = 2 * as_strided(a, (a.size + 4,), (4,))[a.size :]
+
+
 # Threads.
 
 _helper = ThreadPoolExecutor(1)

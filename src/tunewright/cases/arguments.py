@@ -17,8 +17,10 @@ from tunewright.model.foreign import device_of, is_foreign, library_of
 from tunewright.model.signature import Parameter
 
 GUARD = 4096
-POISON = 0xFF
-"""The bytes of guard zones: NaN as floats, -1 as integers, so that reading them changes a result."""
+READ_GUARD, WRITE_GUARD = 0xFF, 0x3C
+"""The bytes of guard zones. Inputs have NaN as floats, -1 as integers: who reads them gets another result. Outputs have
+numbers: what is computed from NaN beyond an input is NaN, and would leave NaN beyond the output as it was. What is read
+and written has one and the other by turns."""
 
 ALIGNMENT = 16
 """Bytes by which the arrays of sets are shifted against each other: a multiple of the alignment that numpy promises."""
@@ -73,6 +75,7 @@ class Arguments:
         self.contents = Contents(self.parameters, self.pristine, seed, structured=structured or self._is_fixed)
         self.contents.attach([g[0] if g else value for g, value in zip(self._guarded, self.values, strict=True)])
         self._changed_by_launches: set[int] = set()
+        self._resets, self._guard_bytes = 0, [READ_GUARD] * len(self._guarded)
         self.reset()
 
     def _refuse_immutable_outputs(self) -> None:
@@ -146,12 +149,14 @@ class Arguments:
         """Restores the arguments with the contents of a draw, fills outputs, and renews the guard zones."""
         if draw != self.contents.number:
             self.contents.draw(draw)
+        self._resets += 1
         for i, (parameter, guarded) in enumerate(zip(self.parameters, self._guarded, strict=True)):
             if guarded is not None:
                 view, memory = guarded
                 reads = parameter.role is None or parameter.role.reads
                 if reads or outputs is not Outputs.KEPT:
-                    memory.fill(POISON)
+                    self._guard_bytes[i] = _guard_byte(parameter, self._resets)
+                    memory.fill(self._guard_bytes[i])
                 if reads:
                     view[...] = self.pristine[i]
                 else:
@@ -200,13 +205,15 @@ class Arguments:
     def damage(self) -> str | None:
         """Returns what a launch wrote where it must not; None if all is well."""
         self._pull()
-        for parameter, guarded, before in zip(self.parameters, self._guarded, self.pristine, strict=True):
+        for i, (parameter, guarded, before) in enumerate(
+            zip(self.parameters, self._guarded, self.pristine, strict=True)
+        ):
             if guarded is None:
                 continue
-            view, memory = guarded
-            if (memory[:GUARD] != POISON).any():
+            (view, memory), byte = guarded, self._guard_bytes[i]
+            if (memory[:GUARD] != byte).any():
                 return f"it wrote before the beginning of {parameter.name}"
-            if (memory[GUARD + view.nbytes :] != POISON).any():
+            if (memory[GUARD + view.nbytes :] != byte).any():
                 return f"it wrote past the end of {parameter.name}"
             if parameter.role is None:
                 continue
@@ -263,6 +270,16 @@ def _guarded(array: Any, arg: Any, seed: int = 0) -> tuple[NDArray[Any], NDArray
     shift += 0 if own else -memory.ctypes.data % FOREIGN_ALIGNMENT
     memory = memory[shift : shift + model.nbytes + 2 * GUARD]
     return np.ndarray(model.shape, model.dtype, memory.data, GUARD, model.strides if model.size else None), memory
+
+
+def _guard_byte(parameter: Parameter, turn: int) -> int:
+    """Returns the bytes around an argument in this turn."""
+    role = parameter.role
+    if role is not None and not role.writes:
+        return READ_GUARD
+    if role is not None and not role.reads:
+        return WRITE_GUARD
+    return READ_GUARD if turn % 2 else WRITE_GUARD
 
 
 def _fill(view: NDArray[Any], outputs: Outputs) -> None:

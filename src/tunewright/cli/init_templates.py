@@ -5,8 +5,10 @@ from __future__ import annotations
 C_SOURCE = """\
 /* y += 2 * x. N is the length of the arrays, UNROLL a knob; both are macros. */
 void NAME(const float *x, float *y) {
-    for (long i = 0; i < N; i += UNROLL)
+    long i = 0;
+    for (; i + UNROLL <= N; i += UNROLL)
         for (long j = 0; j < UNROLL; j++) y[i + j] += 2.0f * x[i + j];
+    for (; i < N; i++) y[i] += 2.0f * x[i];
 }
 """
 
