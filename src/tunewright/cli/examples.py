@@ -50,6 +50,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'tunewright race "sort -n data.txt" "sort -g data.txt"',
         "tunewright race sums.py:before sums.py:after --seconds 5 --plot race.png",
         "tunewright race --kernel gemm.py:gemm --shape 512,512,512 default decided VW=8,MR=4",
+        "tunewright race sums.py:total --baseline main --fail-if-slower 3%",
     ),
     "noise": ("tunewright noise --seconds 10",),
     "settings": ("TUNEWRIGHT_MODE=frozen tunewright settings", "tunewright settings --json"),

@@ -32,19 +32,28 @@ class CannotRace(Exception):
     """Raised for a function that cannot be raced; the message says why."""
 
 
-def load(target: str) -> Callable[[], Any]:
-    """Returns the function at FILE.py:NAME, module:NAME or LIBRARY.so:NAME."""
+class FunctionMissing(CannotRace):
+    """Raised for a function that is not there."""
+
+
+def load(target: str, *, beside: bool) -> Callable[[], Any]:
+    """Returns the function at FILE.py:NAME, module:NAME or LIBRARY.so:NAME; with `beside`, a file imports its neighbors."""
     place, _, name = target.rpartition(":")
     if place.endswith(".so"):
         function = getattr(ctypes.CDLL(place), name, None)
         if function is None:
-            raise CannotRace(f"the C source defines no function {name!r}")
+            raise FunctionMissing(f"the C source defines no function {name!r}")
         function.restype = None
         return function  # type: ignore[no-any-return]
-    value = _load_file(place) if place.endswith(".py") else importlib.import_module(place)
+    if beside and place.endswith(".py"):
+        sys.path.insert(0, str(Path(place).parent))
+    try:
+        value = _load_file(place) if place.endswith(".py") else importlib.import_module(place)
+    except ImportError as error:
+        raise FunctionMissing(f"loading {Path(place).name} raised {type(error).__name__}: {error}") from error
     for part in name.split("."):
         if not hasattr(value, part):
-            raise CannotRace(f"{Path(place).name} defines no {name!r} here")
+            raise FunctionMissing(f"{Path(place).name} defines no {name!r} here")
         value = getattr(value, part)
     require_no_arguments(target, value)
     return value  # type: ignore[no-any-return]
@@ -53,8 +62,7 @@ def load(target: str) -> Callable[[], Any]:
 def _load_file(place: str) -> Any:
     spec = importlib.util.spec_from_file_location(FILE_MODULE, place)
     if spec is None or spec.loader is None or not Path(place).is_file():
-        raise CannotRace(f"there is no {Path(place).name} here")
-    sys.path.insert(0, str(Path(place).parent))
+        raise FunctionMissing(f"there is no {Path(place).name} here")
     module = sys.modules[FILE_MODULE] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -126,7 +134,7 @@ def serve(setup: Mapping[str, Any], send: Callable[[Any], None]) -> None:
     sys.path[:] = setup["path"]
     sys.argv[:] = [""]
     try:
-        call = load(setup["target"])
+        call = load(setup["target"], beside=not setup["allowed"])
         require_own_modules(setup["foreign"], setup["allowed"])
         count = calibrate(call)
         require_own_modules(setup["foreign"], setup["allowed"])  # it may import when it is called
@@ -134,7 +142,7 @@ def serve(setup: Mapping[str, Any], send: Callable[[Any], None]) -> None:
         for line in sys.stdin.buffer:
             send(measure(call, int(line)))
     except CannotRace as error:
-        send({"error": str(error)})
+        send({"error": str(error), "missing": isinstance(error, FunctionMissing)})
     except BaseException as error:
         send({"error": f"{setup['target']} raised {type(error).__name__}: {error}"})
         raise

@@ -26,6 +26,10 @@ START_SECONDS, SAMPLE_SECONDS = 120.0, 120.0
 MAX_LINE = 1 << 16
 
 
+class NothingToCompare(BackendError):
+    """Raised when a function is not there, or cannot be imported, in one of two checkouts."""
+
+
 class FunctionPlace(msgspec.Struct, frozen=True):
     """Where a function is: its target, the import path, the folder to run in, and what must not be imported.
 
@@ -80,6 +84,8 @@ class FunctionProcess:
         if not reply:
             raise BackendError(f"{self.place.target} ended its process{self._tail()}; call it by itself to see why")
         value: dict[str, Any] = json.loads(reply)
+        if value.get("missing"):
+            raise NothingToCompare(f"{value['error']} (in {self.place.folder})")
         if "error" in value:
             raise BackendError(f"{value['error']}. Call it by itself to see more; only what returns is raced")
         return value

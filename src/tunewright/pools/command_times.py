@@ -19,6 +19,9 @@ from tunewright.errors import SettingsError
 WALL, UNDELAYED = "wall", "undelayed"
 """Clocks of a process: all of its time; and its time less what it waited for a processor."""
 
+CLOCK_NAMES = {UNDELAYED: "wall clock, less the time spent waiting for a processor"}
+"""How a clock is called in a sentence, if not by its name."""
+
 SHELL = {"|", "||", "&&", "&", ">", ">>", "<", "2>", "2>&1"}
 """Operators of a shell; a command that is run without one would get them as arguments."""
 
