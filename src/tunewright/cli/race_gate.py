@@ -15,17 +15,17 @@ from tunewright.cli.race_candidates import shorten_names
 from tunewright.errors import TunewrightError
 from tunewright.gate.checkouts import baseline_checkout, top_folder
 from tunewright.gate.sides import Side, in_checkouts, open_sides, parse_side
-from tunewright.gate.verdict import GateOptions, GateResult, Outcome, run_gate
+from tunewright.gate.verdict import GateOptions, GateResult, GateOutcome, run_gate
 from tunewright.pools.command_times import CLOCK_NAMES
 from tunewright.report import formatting
 
-EXIT_STATUS = {Outcome.NOT_SLOWER: 0, Outcome.SLOWER: 1, Outcome.UNKNOWN: 3}
+EXIT_STATUS = {GateOutcome.NOT_SLOWER: 0, GateOutcome.SLOWER: 1, GateOutcome.UNKNOWN: 3}
 """What a gate exits with; 2 is wrong use, or a candidate that fails."""
 
 
 def race_with_limit(
     candidates: Sequence[str], baseline: str | None, options: GateOptions, flags: str, *, as_json: bool
-) -> Outcome:
+) -> GateOutcome:
     """Races the last candidate against the first, or against itself at the baseline; prints and returns the outcome."""
     with contextlib.ExitStack() as stack:
         try:
@@ -62,7 +62,7 @@ def _print(names: Sequence[str], result: GateResult) -> None:
     rows = zip(names, map(formatting.seconds, result.seconds), strict=True)
     output.print_table(("candidate", "time per run"), rows)
     output.echo()
-    output.echo(f"{names[1]} is {result.sentence()}" if result.outcome is not Outcome.UNKNOWN else result.sentence())
+    output.echo(f"{names[1]} is {result.sentence()}" if result.outcome is not GateOutcome.UNKNOWN else result.sentence())
     output.echo(
         f"{formatting.counted(result.pairs, 'pair')} in {result.elapsed:.1f} s, "
         f"by the {CLOCK_NAMES.get(result.clock, f'{result.clock} clock')}"

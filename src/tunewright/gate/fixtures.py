@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class RaceRunner:
                 "give a function at the top of a module"
             )
         top = top_folder(side.folder)
+        side = replace(side, folder=top)
         checkout = stack.enter_context(baseline_checkout(old, top))
         return stack.enter_context(open_sides(*in_checkouts(side, top, checkout)))
 
@@ -58,7 +59,7 @@ class RaceRunner:
             value = getattr(value, part, None)
         if module is None or value is not function:
             return None
-        file = inspect.getsourcefile(function)
+        file = getattr(module, "__file__", None)
         if file is None:
             return None
         path = Path(file).resolve()

@@ -61,16 +61,16 @@ def assert_not_slower(request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def check(function: Any, baseline: Any = "main", by: float = 0.03, seconds: float | None = None) -> None:
         from tunewright.gate.function_process import NothingToCompare  # noqa: PLC0415 - as in _runner
-        from tunewright.gate.verdict import Outcome  # noqa: PLC0415
+        from tunewright.gate.verdict import GateOutcome  # noqa: PLC0415
 
         try:
             result = runner.race(baseline, function, by=by, seconds=seconds)
         except NothingToCompare as error:
             pytest.skip(f"nothing to compare with: {error}")
         text = result.sentence()
-        if result.outcome is Outcome.SLOWER:
+        if result.outcome is GateOutcome.SLOWER:
             pytest.fail(text, pytrace=False)
-        if result.outcome is Outcome.UNKNOWN:
+        if result.outcome is GateOutcome.UNKNOWN:
             end = pytest.fail if strict else pytest.xfail
             end(f"{text}; {result.remedy()}")
 

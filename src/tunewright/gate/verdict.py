@@ -29,7 +29,7 @@ Pair = tuple[ProcessTimes, ProcessTimes]
 """Times of the first and the second side, measured one right after the other."""
 
 
-class Outcome(StrEnum):
+class GateOutcome(StrEnum):
     """What a gate found out."""
 
     SLOWER = "slower"
@@ -61,7 +61,7 @@ class GateResult(msgspec.Struct, frozen=True):
     The interval holds for every moment at which the gate might have stopped. `samples` are seconds by the `clock`.
     """
 
-    outcome: Outcome
+    outcome: GateOutcome
     ratio: float
     low: float
     high: float
@@ -81,9 +81,9 @@ class GateResult(msgspec.Struct, frozen=True):
     def sentence(self) -> str:
         """Returns what was found, in a sentence."""
         interval = f"{self.ratio:.3f} times as long ({self.low:.3f} to {self.high:.3f})"
-        if self.outcome is Outcome.SLOWER:
+        if self.outcome is GateOutcome.SLOWER:
             return f"slower: it takes {interval}, and {100 * self.by:g} % is too much"
-        if self.outcome is Outcome.NOT_SLOWER:
+        if self.outcome is GateOutcome.NOT_SLOWER:
             return f"not slower by {100 * self.by:g} %: it takes {interval}"
         if self.pairs < MIN_PAIRS:
             return f"not known: {self.pairs} pairs in {self.elapsed:.0f} s are too few to tell anything"
@@ -91,7 +91,7 @@ class GateResult(msgspec.Struct, frozen=True):
 
     def remedy(self) -> str:
         """Returns what to do about an unknown outcome; empty for the others."""
-        if self.outcome is not Outcome.UNKNOWN:
+        if self.outcome is not GateOutcome.UNKNOWN:
             return ""
         if self.pairs < MIN_PAIRS:
             needed = f"about {self.elapsed / max(1, self.pairs) * 2 * MIN_PAIRS:.0f} s"
@@ -136,7 +136,7 @@ def run_gate(
         result = judge(draws, options, time.monotonic() - began)
         if on_progress is not None:
             on_progress(result)
-        if result.outcome is not Outcome.UNKNOWN:
+        if result.outcome is not GateOutcome.UNKNOWN:
             return result
     return judge(draws, options, time.monotonic() - began)
 
@@ -147,12 +147,12 @@ def judge(draws: Sequence[Sequence[Pair]], options: GateOptions, elapsed: float)
     samples = [[(first.seconds(clock), second.seconds(clock)) for first, second in drawn] for drawn in draws]
     ratios = [trimmed_mean(np.sort([log(second / first) for first, second in drawn])) for drawn in samples]
     center, low, high = paired(np.array(ratios)) if ratios else (0.0, -inf, inf)
-    outcome = Outcome.UNKNOWN
+    outcome = GateOutcome.UNKNOWN
     if len(draws) >= MIN_PAIRS:
         if high < log1p(options.by):
-            outcome = Outcome.NOT_SLOWER
+            outcome = GateOutcome.NOT_SLOWER
         elif low > log1p(options.by / 2):
-            outcome = Outcome.SLOWER
+            outcome = GateOutcome.SLOWER
     sides = tuple(tuple(pair[side] for drawn in samples for pair in drawn) for side in (0, 1))
     return GateResult(
         outcome,
