@@ -12,6 +12,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 FLOORS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
 EXTENSIONS = sorted(name.strip() for floor in FLOORS[1:3] for name in floor.split("|"))
 COMMANDS = {
+    "agents": "mcp",
     "commands": "command",
     "dashboard": "report",
     "emulator": "emulate",

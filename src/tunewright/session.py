@@ -34,10 +34,11 @@ from tunewright.model.key import Key
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
-from tunewright.ports.strategy import AcceptsPrior
+from tunewright.ports.strategy import AcceptsPrior, Strategy
 from tunewright.report.live import shows_progress
 from tunewright.settings import Mode, Settings, SettingsOptions
 from tunewright.spaces.config import Config
+from tunewright.spaces.space import Space
 from tunewright.stores import fallback
 from tunewright.stores.artifact_provider import ArtifactProvider
 from tunewright.stores.cache_folder import CacheFolder
@@ -77,6 +78,7 @@ class Session:
         self.misses = MissRecorder(lambda: self.store)  # used in the mode that records misses
         self._store: Store | None = opened and self.checked(opened)
         self._unpublished: dict[Key, Decision] = {}
+        self.wrap_strategy: Callable[[Space, Strategy], Strategy] | None = None  # adds proposals from outside
         self._lock = Lock()
         self._cached_lookups: fallback.CachedLookups | None = None
         self._artifacts: ArtifactProvider | None = None
@@ -313,6 +315,8 @@ class Session:
         prior, related_configs = collect_prior(self.store, problem)
         if isinstance(strategy, AcceptsPrior):
             strategy.inform(prior)
+        if self.wrap_strategy is not None:
+            strategy = self.wrap_strategy(problem.space, strategy)
         incumbents = () if incumbent is None else (incumbent,)
         problem = msgspec.structs.replace(problem, seeds=(*incumbents, *problem.seeds, *related_configs))
         isolated = self.settings.pool_name != "serial"

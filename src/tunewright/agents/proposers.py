@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ class RecordedProposer:
 
 
 @contextlib.contextmanager
-def open_proposer(place: str, seconds: float = ANSWER_SECONDS, record: Path | None = None) -> Any:
+def open_proposer(place: str, seconds: float = ANSWER_SECONDS, record: Path | None = None) -> Iterator[Proposer]:
     """Yields the proposer at a place: "unix:PATH", a recording FILE.jsonl, or a command."""
     if place.endswith(".jsonl") and Path(place).is_file():
         yield RecordedProposer(Path(place))

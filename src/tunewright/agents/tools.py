@@ -9,6 +9,7 @@ from typing import Any
 from tunewright.agents.command_line import CommandLine, Done, OnLine, bounded
 from tunewright.agents.folder import CONFIG, NAME, RACED, SHAPE, WorkFolder, matching
 from tunewright.agents.searches import AgentSearch, summarize_tuning
+from tunewright.agents.seeds import seeds_file
 from tunewright.errors import BackendError, SettingsError
 
 MAX_ROWS = 50
@@ -73,7 +74,7 @@ class AgentTools:
         limit = self._line.limit(seconds)
         words = self._tune_words(target, limit, shape)
         seeds = _checked_configs(propose)
-        with self._line_seeds(seeds) as more:
+        with seeds_file(seeds) as more:
             done = await self._line.measure([*words, *more, "--", self._folder.target(target)], limit + 60.0, on_line)
         if done.status:
             raise BackendError(done.reason())
@@ -83,11 +84,6 @@ class AgentTools:
         self._folder.target(target)  # what is wrong is said before anything runs
         shapes = ["--shape", matching("shape", shape, SHAPE, "M=512,N=512 or 512,512")] if shape else []
         return ["tune", "--json", "--progress", "--more", "--budget", f"{limit:g}s", *shapes]
-
-    def _line_seeds(self, configs: Sequence[Any]) -> Any:
-        from tunewright.agents.seeds import seeds_file  # noqa: PLC0415 - a file only where something is proposed
-
-        return seeds_file(configs)
 
     async def race(self, first: str, second: str, seconds: float, by: float) -> str:
         """Races two functions of files in the folder: whether the second is slower by this fraction."""
