@@ -24,6 +24,9 @@ ANSWER_SECONDS = 30.0
 MAX_ANSWER = 1 << 20
 """Bytes of an answer; a longer one is none."""
 
+WRITE_SECONDS = 5.0
+"""How long a proposer may not read what it is asked."""
+
 SOCKET = "unix:"
 
 
@@ -117,7 +120,7 @@ class SocketProposer(StreamProposer):
 
 def _write_all(number: int, data: bytes) -> None:
     """Writes to a descriptor that may be full; raises OSError if it stays so."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + WRITE_SECONDS
     while data:
         if not select.select([], [number], [], max(0.0, deadline - time.monotonic()))[1]:
             raise TimeoutError("the proposer reads nothing")
