@@ -22,6 +22,9 @@ QUICK_SECONDS = 60.0
 GRACE_SECONDS = 15.0
 """Seconds for a search that is interrupted to keep what it found."""
 
+FINISH_SECONDS = 60.0
+"""Seconds, at most, for what a tool does beside measuring: imports, builds, the race of finalists."""
+
 MAX_BYTES = 4 << 20
 """Bytes of output after which a command is killed."""
 
@@ -64,6 +67,10 @@ class CommandLine:
     def limit(self, seconds: float) -> float:
         """Returns the seconds that a tool may take: what is asked for, but no more than the server allows."""
         return min(max(1.0, float(seconds)), self.max_seconds)
+
+    def patience(self, seconds: float) -> float:
+        """Returns the seconds after which a tool that measures for so long is stopped: some are for what it finishes."""
+        return seconds + min(FINISH_SECONDS, self.max_seconds)
 
     async def ask(self, *words: str) -> Any:
         """Returns the JSON that a command prints which measures nothing."""

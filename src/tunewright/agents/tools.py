@@ -75,7 +75,7 @@ class AgentTools:
         words = self._tune_words(target, limit, shape)
         seeds = _checked_configs(propose)
         with seeds_file(seeds) as more:
-            done = await self._line.measure([*words, *more, "--", self._folder.target(target)], limit + 60.0, on_line)
+            done = await self._line.measure([*words, *more, "--", self._folder.target(target)], self._line.patience(limit), on_line)
         if done.status:
             raise BackendError(done.reason())
         return bounded(summarize_tuning(done.json()))
@@ -92,7 +92,7 @@ class AgentTools:
         limit = self._line.limit(seconds)
         targets = [self._folder.target(target, RACED) for target in (first, second)]
         words = ["race", "--json", "--fail-if-slower", f"{float(by):g}", "--seconds", f"{limit:g}", "--", *targets]
-        done = await self._line.measure(words, limit + 150.0)
+        done = await self._line.measure(words, self._line.patience(limit))
         if done.status not in GATE_STATUS:
             raise BackendError(done.reason())
         return bounded(done.json())
@@ -105,7 +105,7 @@ class AgentTools:
         named = [matching("config", config, CONFIG, "VW=8,MR=4, default or decided") for config in configs]
         shapes = ["--shape", matching("shape", shape, SHAPE, "M=512,N=512")] if shape else []
         words = ["race", "--json", "--seconds", f"{limit:g}", *shapes, "--kernel", self._folder.target(target)]
-        done = await self._line.measure([*words, "--", *named], limit + 150.0)
+        done = await self._line.measure([*words, "--", *named], self._line.patience(limit))
         if done.status:
             raise BackendError(done.reason())
         answer = done.json()
@@ -149,7 +149,7 @@ class AgentTools:
         """Starts a search that asks for configs; they are tried in turn with those of the portfolio."""
         limit = self._line.limit(seconds)
         words = [*self._tune_words(target, limit, shape), self._folder.target(target)]
-        await self._search.start(words, limit + 60.0, min(max(1.0, float(answer_seconds)), limit))
+        await self._search.start(words, self._line.patience(limit), min(max(1.0, float(answer_seconds)), limit))
         return bounded(await self._search.next())
 
     async def search_propose(self, configs: Sequence[Any]) -> str:
