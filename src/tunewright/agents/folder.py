@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from tunewright.errors import SettingsError
 
 MAX_TEXT = 300
 """Characters of a path, name or shape."""
+
+MAX_VISITED = 2_000
+"""Folders in which files are looked for."""
 
 NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 SHAPE = re.compile(r"[\w=,]+")
@@ -76,6 +80,17 @@ class WorkFolder:
             wanted = " or ".join(f"FILE{suffix}:NAME" for suffix in suffixes[:2])
             raise SettingsError(f"{text[:80]!r} is no {wanted}; name a function of a file in {self.root.name}")
         return f"{self.file(place)}:{name}"
+
+    def list_files(self, suffixes: tuple[str, ...], most: int) -> list[str]:
+        """Returns the files with such names, sorted; no hidden ones, and none of a folder that is a link."""
+        found: list[str] = []
+        for visited, (folder, inner, names) in enumerate(os.walk(self.root)):
+            inner[:] = sorted(name for name in inner if not name.startswith((".", "__pycache__")))
+            relative = Path(folder).relative_to(self.root)
+            found += [str(relative / name) for name in names if Path(name).suffix in suffixes and name[0] != "."]
+            if len(found) >= most or visited >= MAX_VISITED:
+                break
+        return sorted(found)[:most]
 
     def _relative(self, path: Path) -> str:
         """Returns a path that no program takes for an option."""

@@ -70,6 +70,8 @@ class AgentSearch:
             else:
                 getting.cancel()
         left = max(0.0, self._until - time.monotonic())
+        if self._task.cancelled():
+            return {"state": "stopped"}
         if self._task.done():
             return {"state": "done", **_result(self._task.result())}
         if self._pending is None:

@@ -29,14 +29,7 @@ class AgentTools:
 
     async def describe(self) -> str:
         """Returns the files of the folder, what is decided, and the limits of this server."""
-        root = self._folder.root
-        files = sorted(
-            str(path.relative_to(root))
-            for path in root.rglob("*")
-            if path.suffix in (*RACED, ".bundle", ".toml")
-            and not any(part.startswith(".") for part in path.relative_to(root).parts)
-            and path.is_file()
-        )
+        files = self._folder.list_files((*RACED, ".bundle", ".toml"), MAX_FILES)
         decisions = await self._line.ask("show", "--json")
         decided = [
             {"kernel": each["key"]["kernel"], "signature": each["key"].get("signature"), "config": each["config"]}
@@ -44,7 +37,7 @@ class AgentTools:
         ]
         limits = {"max_seconds": self._line.max_seconds, "max_rows": MAX_ROWS}
         return bounded(
-            {"folder": root.name, "files": files[:MAX_FILES], "decided": decided, "limits": limits},
+            {"folder": self._folder.root.name, "files": files, "decided": decided, "limits": limits},
             "there are too many decisions; ask for one kernel with explain",
         )
 
