@@ -11,6 +11,7 @@ from tunewright.agents.folder import CONFIG, NAME, RACED, SHAPE, WorkFolder, mat
 from tunewright.agents.searches import AgentSearch, summarize_tuning
 from tunewright.agents.seeds import seeds_file
 from tunewright.errors import BackendError, SettingsError
+from tunewright.model.trial import median
 
 MAX_ROWS = 50
 """Trials of one answer."""
@@ -126,8 +127,7 @@ class AgentTools:
         count = min(max(1, int(best)), MAX_ROWS)
         words = ["trials", "--json", *(["--failed"] if failed else ["--best", str(count)])]
         answer = await self._line.ask(*words, "--", matching("kernel", kernel, NAME, "saxpy"))
-        rows = answer[:count] if isinstance(answer, list) else answer
-        return bounded(_without_samples(rows), "ask for fewer")
+        return bounded([_summarize_trial(trial) for trial in answer["trials"][:count]], "ask for fewer")
 
     async def bundle(self, file: str, target: str, note: str) -> str:
         """Packs the decisions and builds of a kernel into a bundle in the folder, and verifies it."""
@@ -167,13 +167,13 @@ def _checked_configs(configs: Sequence[Any]) -> list[dict[str, Any]]:
     return configs
 
 
-def _without_samples(rows: Any) -> Any:
-    """Returns trials without their samples, which are many."""
-    for row in rows if isinstance(rows, list) else ():
-        outcome = row.get("outcome") if isinstance(row, dict) else None
-        if isinstance(outcome, dict) and "samples" in outcome:
-            outcome["samples"] = len(outcome["samples"])
-    return rows
+def _summarize_trial(trial: dict[str, Any]) -> dict[str, Any]:
+    """Returns a trial of `tunewright trials --json`: its config, and its seconds or why it failed."""
+    outcome = trial["outcome"]
+    if "samples" not in outcome:
+        failure = f"{outcome['kind']} at {outcome['stage']}: {outcome['reason']}"
+        return {"config": trial["config"], "failure": failure[:400]}
+    return {"config": trial["config"], "seconds": median(outcome["samples"]), "samples": len(outcome["samples"])}
 
 
 def _text(done: Done) -> str:
