@@ -50,7 +50,7 @@ def root(tmp_path):
 def test_nothing_outside_of_the_folder_can_be_named(root, path) -> None:
     folder = WorkFolder(root)
     for check in (folder.path, folder.file, folder.place, lambda text: folder.new_file(text, ".py")):
-        with pytest.raises(OutsideFolder, match="folder|path"):
+        with pytest.raises(OutsideFolder, match=r"folder|path"):
             check(path)
     with pytest.raises(SettingsError):
         folder.target(f"{path}:f")

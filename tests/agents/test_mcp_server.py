@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -79,9 +80,7 @@ def test_from_init_to_a_bundle(tmp_path) -> None:
         assert "UNROLL" in (await client.answer("read", path="saxpy.c"))["text"]
         space = await client.answer("space", target="saxpy.py:saxpy", sample=2)
         assert space["feasible"] == 15
-        tuned = await client.answer(
-            "tune", target="saxpy.py:saxpy", seconds=8, propose=[{"UNROLL": 16, "opt": "-O3"}]
-        )
+        tuned = await client.answer("tune", target="saxpy.py:saxpy", seconds=8, propose=[{"UNROLL": 16, "opt": "-O3"}])
         config = tuned["decisions"][0]["config"]
         assert set(config) == {"UNROLL", "opt"}
         assert client.progress
@@ -133,9 +132,7 @@ def test_a_hostile_client_gets_reasons_and_nothing_else(tmp_path) -> None:
     folder = tmp_path / "inside"
     folder.mkdir()
     (tmp_path / "secret.py").write_text("open('ran', 'w')\n")
-    (folder / "endless.py").write_text(
-        "import tunewright as tw\nwhile True: pass\n"
-    )
+    (folder / "endless.py").write_text("import tunewright as tw\nwhile True: pass\n")
 
     async def scenario(client):
         assert "outside of inside" in await client.refused("read", path="../secret.py")
@@ -164,7 +161,7 @@ def test_the_guide_is_printed_or_its_place(tmp_path) -> None:
     printed = CliRunner().invoke(skill, []).stdout
     assert printed.startswith("---\nname: tunewright\n")
     path = CliRunner().invoke(skill, ["--path"]).stdout.strip()
-    assert open(path).read().rstrip() == printed.rstrip()
+    assert Path(path).read_text().rstrip() == printed.rstrip()
 
 
 def test_a_folder_that_is_not_there_is_refused() -> None:

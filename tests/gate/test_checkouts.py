@@ -94,8 +94,7 @@ def test_a_folder_without_git_is_refused(tmp_path) -> None:
 
 def test_each_side_runs_the_code_of_its_checkout(project) -> None:
     (project / "case.py").write_text(
-        "from pkg import which\nfrom pathlib import Path\n"
-        "def record(): Path('ran').write_text(which())\n"
+        "from pkg import which\nfrom pathlib import Path\ndef record(): Path('ran').write_text(which())\n"
     )
     with baseline_checkout("v1", project) as checkout:
         side = Side(str(project / "case.py") + ":record", SideKind.FUNCTION, project, harness=True)

@@ -84,7 +84,7 @@ def test_a_function_that_is_not_there_is_told_apart(here) -> None:
 
 def test_a_function_that_hangs_is_given_up(here, monkeypatch) -> None:
     monkeypatch.setattr(function_process, "START_SECONDS", 0.5)
-    with pytest.raises(BackendError, match="did not return within 0.5 s"):
+    with pytest.raises(BackendError, match=r"did not return within 0\.5 s"):
         started(here, "hangs")
 
 
@@ -121,7 +121,9 @@ def test_c_functions_are_compiled_and_called(here) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "said"), [("a.c:two", "no function 'two'"), ("b.c:f", "error"), ("x.c:f", "no .*x.c")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("a.c:two", "no function 'two'"), ("b.c:f", "error"), ("x.c:f", "no .*x.c")]
+)
 def test_a_c_function_that_is_not_there_says_so(here, name, said) -> None:
     (here / "a.c").write_text("void one(void) {}")
     (here / "b.c").write_text("void f(void) { nonsense }")

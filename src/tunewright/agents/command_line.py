@@ -69,7 +69,7 @@ class CommandLine:
         return min(max(1.0, float(seconds)), self.max_seconds)
 
     def patience(self, seconds: float) -> float:
-        """Returns the seconds after which a tool that measures for so long is stopped: some are for what it finishes."""
+        """Returns the seconds after which a tool that measures for so long is stopped; some are for finishing."""
         return seconds + min(FINISH_SECONDS, self.max_seconds)
 
     async def ask(self, *words: str) -> Any:
@@ -80,7 +80,9 @@ class CommandLine:
     async def measure(self, words: Sequence[str], seconds: float, on_line: OnLine | None = None) -> Done:
         """Runs a command that measures. Raises BackendError if another one does: they would disturb each other."""
         if self.measuring.locked():
-            raise BackendError("another tool is measuring; wait until it has ended, since they would disturb each other")
+            raise BackendError(
+                "another tool is measuring; wait until it has ended, since they would disturb each other"
+            )
         async with self.measuring:
             return await self.run(words, seconds, on_line)
 
@@ -105,9 +107,7 @@ class CommandLine:
         process = await self.start(words)
         return await self.finish(process, seconds, on_line)
 
-    async def finish(
-        self, process: asyncio.subprocess.Process, seconds: float, on_line: OnLine | None = None
-    ) -> Done:
+    async def finish(self, process: asyncio.subprocess.Process, seconds: float, on_line: OnLine | None = None) -> Done:
         """Waits for a command. One that takes too long is interrupted, so that it keeps what it found, then killed."""
         assert process.stdout is not None
         assert process.stderr is not None
@@ -128,8 +128,8 @@ class CommandLine:
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
             status = await process.wait()
-        texts = (bytes(data).decode(errors="replace") for data in (printed, complaints))
-        return Done(status, *texts, out_of_time=out_of_time)
+        said, complained = (bytes(data).decode(errors="replace") for data in (printed, complaints))
+        return Done(status, said, complained, out_of_time)
 
 
 async def _read(

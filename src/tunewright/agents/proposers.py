@@ -149,7 +149,9 @@ class RecordedProposer:
             lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
             self._answers = [line["answer"] for line in lines]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise WireError(f"{path} is no recording of proposals: {error}; record one with --record-proposals") from error
+            raise WireError(
+                f"{path} is no recording of proposals: {error}; record one with --record-proposals"
+            ) from error
 
     def ask(self, question: Mapping[str, Any]) -> Any:
         """Returns the next answer; None after the last."""

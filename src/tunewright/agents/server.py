@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 from tunewright.agents.command_line import CommandLine, OnLine
 from tunewright.agents.folder import WorkFolder
 from tunewright.agents.guide import read_guide
 from tunewright.agents.tools import AgentTools
+from tunewright.errors import TunewrightError
 
-try:
-    from mcp.server.mcpserver import Context, MCPServer  # version 2
-except ImportError:
-    from mcp.server.fastmcp import Context  # type: ignore[no-redef, import-not-found, unused-ignore]
-    from mcp.server.fastmcp import FastMCP as MCPServer  # type: ignore[no-redef, import-not-found, unused-ignore]
-
-PROGRESS_TOTAL = 1000.0
+MAX_REASON = 3_000
+"""Characters of an error that a client is told."""
 
 
 def make_server(folder: Path, max_seconds: float, store: str | None = None) -> Any:
@@ -26,7 +26,7 @@ def make_server(folder: Path, max_seconds: float, store: str | None = None) -> A
     tools = AgentTools(WorkFolder(folder), CommandLine(folder.resolve(), max_seconds, store))
     server: Any = MCPServer("tunewright", instructions=read_guide())
     for tool in _tools(tools):
-        server.add_tool(tool, structured_output=False)
+        server.add_tool(_with_reasons(tool), structured_output=False)
     return server
 
 
@@ -34,6 +34,19 @@ def run_server(folder: Path, max_seconds: float, store: str | None = None) -> No
     """Serves one client over standard input and output, until it hangs up."""
     logging.getLogger("mcp").setLevel(logging.WARNING)
     make_server(folder, max_seconds, store).run(transport="stdio")
+
+
+def _with_reasons(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+    """Returns a tool whose errors the client is told; those that we did not foresee stay in the log."""
+
+    @wraps(tool)
+    async def told(*args: Any, **kwargs: Any) -> str:
+        try:
+            return await tool(*args, **kwargs)
+        except TunewrightError as error:
+            raise ToolError(str(error)[:MAX_REASON]) from error
+
+    return told
 
 
 def _tools(tools: AgentTools) -> list[Callable[..., Awaitable[str]]]:

@@ -1,4 +1,4 @@
-"""What the MCP server offers, without the protocol: each tool checks its arguments, and is bounded in time and output."""
+"""What the MCP server offers, without the protocol: tools that check their arguments, bounded in time and output."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ class AgentTools:
         words = self._tune_words(target, limit, shape)
         seeds = _checked_configs(propose)
         with seeds_file(seeds) as more:
-            done = await self._line.measure([*words, *more, "--", self._folder.target(target)], self._line.patience(limit), on_line)
+            done = await self._line.measure(
+                [*words, *more, "--", self._folder.target(target)], self._line.patience(limit), on_line
+            )
         if done.status:
             raise BackendError(done.reason())
         return bounded(summarize_tuning(done.json()))

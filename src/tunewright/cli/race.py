@@ -155,9 +155,7 @@ def _race_gate(candidates: Sequence[str], unfit: object, as_json: bool, options:
         raise click.UsageError("--fail-if-slower and --baseline are for commands and functions, and draw no picture")
     limit = options["limit"]
     terms = GateOptions(limit or GateOptions().by, options["seconds"] or GATE_SECONDS, options["seed"])
-    outcome = race_gate.race_with_limit(
-        candidates, options["baseline"], terms, options["cflags"], as_json=as_json
-    )
+    outcome = race_gate.race_with_limit(candidates, options["baseline"], terms, options["cflags"], as_json=as_json)
     if limit is not None and (status := race_gate.EXIT_STATUS[outcome]):
         sys.exit(status)
 

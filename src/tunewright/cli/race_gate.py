@@ -15,7 +15,7 @@ from tunewright.cli.race_candidates import shorten_names
 from tunewright.errors import TunewrightError
 from tunewright.gate.checkouts import baseline_checkout, top_folder
 from tunewright.gate.sides import Side, in_checkouts, open_sides, parse_side
-from tunewright.gate.verdict import GateOptions, GateResult, GateOutcome, run_gate
+from tunewright.gate.verdict import GateOptions, GateOutcome, GateResult, run_gate
 from tunewright.pools.command_times import CLOCK_NAMES
 from tunewright.report import formatting
 
@@ -48,8 +48,7 @@ def _open(candidates: Sequence[str], baseline: str | None, stack: contextlib.Exi
     if baseline is None:
         if len(candidates) != 2:
             raise click.UsageError(
-                "--fail-if-slower compares two candidates: A, and B that must not be slower; "
-                "or one with its --baseline"
+                "--fail-if-slower compares two candidates: A, and B that must not be slower; or one with its --baseline"
             )
         return parse_side(candidates[0], folder), parse_side(candidates[1], folder)
     if len(candidates) != 1:
@@ -62,7 +61,9 @@ def _print(names: Sequence[str], result: GateResult) -> None:
     rows = zip(names, map(formatting.seconds, result.seconds), strict=True)
     output.print_table(("candidate", "time per run"), rows)
     output.echo()
-    output.echo(f"{names[1]} is {result.sentence()}" if result.outcome is not GateOutcome.UNKNOWN else result.sentence())
+    output.echo(
+        f"{names[1]} is {result.sentence()}" if result.outcome is not GateOutcome.UNKNOWN else result.sentence()
+    )
     output.echo(
         f"{formatting.counted(result.pairs, 'pair')} in {result.elapsed:.1f} s, "
         f"by the {CLOCK_NAMES.get(result.clock, f'{result.clock} clock')}"

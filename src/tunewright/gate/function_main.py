@@ -37,7 +37,7 @@ class FunctionMissing(CannotRace):
 
 
 def load(target: str, *, beside: bool) -> Callable[[], Any]:
-    """Returns the function at FILE.py:NAME, module:NAME or LIBRARY.so:NAME; with `beside`, a file imports its neighbors."""
+    """Returns the function at FILE.py:NAME, module:NAME or LIBRARY.so:NAME; `beside`: a file imports neighbors."""
     place, _, name = target.rpartition(":")
     if place.endswith(".so"):
         function = getattr(ctypes.CDLL(place), name, None)
@@ -47,6 +47,7 @@ def load(target: str, *, beside: bool) -> Callable[[], Any]:
         return function  # type: ignore[no-any-return]
     if beside and place.endswith(".py"):
         sys.path.insert(0, str(Path(place).parent))
+    value: Any
     try:
         value = _load_file(place) if place.endswith(".py") else importlib.import_module(place)
     except ImportError as error:

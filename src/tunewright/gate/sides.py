@@ -173,7 +173,8 @@ class FunctionContest:
 
 def _rounds(processes: Sequence[FunctionProcess], until: float) -> list[Pair]:
     """Returns pairs of samples; which one comes first changes from round to round."""
-    count, pairs = max(process.count for process in processes), []
+    count = max(process.count for process in processes)
+    pairs: list[Pair] = []
     first, second = processes
     while len(pairs) < MIN_ROUNDS or time.monotonic() < until:
         if len(pairs) % 2:

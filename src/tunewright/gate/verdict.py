@@ -6,14 +6,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from math import exp, inf, log, log1p
+from math import exp, log, log1p
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
 from tunewright.errors import SettingsError
-from tunewright.pools.command_times import ProcessTimes, choose_clock
+from tunewright.pools.command_times import UNDELAYED, WALL, ProcessTimes, choose_clock
 from tunewright.stats import paired, trimmed_mean
 
 MIN_PAIRS = 12
@@ -124,45 +124,74 @@ def run_gate(
     """
     options = options or GateOptions()
     rng, began = np.random.default_rng(options.seed), time.monotonic()
-    draws: list[Sequence[Pair]] = []
+    draws = Draws()
     while True:
         left = options.seconds - (time.monotonic() - began)
-        if draws and left <= 0:
+        if draws.count and left <= 0:
             break
-        if drawn := contest.draw(bool(rng.integers(2)), max(left, 0.0)):
-            draws.append(drawn)
-        elif left <= 0:
-            break
+        draws.add(contest.draw(bool(rng.integers(2)), max(left, 0.0)))
         result = judge(draws, options, time.monotonic() - began)
         if on_progress is not None:
             on_progress(result)
         if result.outcome is not GateOutcome.UNKNOWN:
-            return result
-    return judge(draws, options, time.monotonic() - began)
+            break
+    return judge(draws, options, time.monotonic() - began, with_samples=True)
 
 
-def judge(draws: Sequence[Sequence[Pair]], options: GateOptions, elapsed: float) -> GateResult:
+class Draws:
+    """All pairs that were drawn, and the log ratio of each draw by each clock."""
+
+    def __init__(self, draws: Sequence[Sequence[Pair]] = ()) -> None:
+        self._draws: list[Sequence[Pair]] = []
+        self._ratios: dict[str, list[float]] = {WALL: [], UNDELAYED: []}
+        for drawn in draws:
+            self.add(drawn)
+
+    @property
+    def count(self) -> int:
+        """How many draws there are."""
+        return len(self._draws)
+
+    @property
+    def clock(self) -> str:
+        """The clock by which the first draws can be compared, and so all."""
+        return choose_clock([times for drawn in self._draws[:PROBE_PAIRS] for pair in drawn for times in pair])
+
+    def add(self, drawn: Sequence[Pair]) -> None:
+        """Adds a draw, which counts once, however many pairs it has."""
+        self._draws.append(drawn)
+        for clock, ratios in self._ratios.items():
+            logs = [log(second.seconds(clock) / first.seconds(clock)) for first, second in drawn]
+            ratios.append(float(trimmed_mean(np.sort(logs))))
+
+    def bounds(self) -> tuple[float, float, float]:
+        """Returns the log ratio of the second side to the first, with an interval."""
+        return paired(np.array(self._ratios[self.clock]))
+
+    def samples(self, side: int) -> tuple[float, ...]:
+        """Returns the seconds of one side."""
+        clock = self.clock
+        return tuple(pair[side].seconds(clock) for drawn in self._draws for pair in drawn)
+
+
+def judge(draws: Draws, options: GateOptions, elapsed: float, *, with_samples: bool = False) -> GateResult:
     """Returns what these draws show."""
-    clock = choose_clock([times for drawn in draws[:PROBE_PAIRS] for pair in drawn for times in pair])
-    samples = [[(first.seconds(clock), second.seconds(clock)) for first, second in drawn] for drawn in draws]
-    ratios = [trimmed_mean(np.sort([log(second / first) for first, second in drawn])) for drawn in samples]
-    center, low, high = paired(np.array(ratios)) if ratios else (0.0, -inf, inf)
+    center, low, high = draws.bounds()
     outcome = GateOutcome.UNKNOWN
-    if len(draws) >= MIN_PAIRS:
+    if draws.count >= MIN_PAIRS:
         if high < log1p(options.by):
             outcome = GateOutcome.NOT_SLOWER
         elif low > log1p(options.by / 2):
             outcome = GateOutcome.SLOWER
-    sides = tuple(tuple(pair[side] for drawn in samples for pair in drawn) for side in (0, 1))
     return GateResult(
         outcome,
         exp(center),
         exp(low),
-        exp(min(high, 700.0)),
+        exp(high),
         options.by,
-        len(draws),
+        draws.count,
         elapsed,
-        clock,
+        draws.clock,
         os.getloadavg()[0],
-        (sides[0], sides[1]),
+        (draws.samples(0), draws.samples(1)) if with_samples else ((), ()),
     )
