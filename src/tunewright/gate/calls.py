@@ -22,7 +22,7 @@ class CallContest:
         for call in self._calls:
             try:
                 function_main.require_no_arguments(getattr(call, "__name__", repr(call)), call)
-            except function_main.CannotRace as error:
+            except function_main.CannotCall as error:
                 raise SettingsError(str(error)) from error
         self._count = 0
 

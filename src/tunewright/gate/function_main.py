@@ -28,11 +28,11 @@ INSTALLED = frozenset({"site-packages", "dist-packages", ".tox", ".nox"})
 SET_PARENT_DEATH_SIGNAL = 1
 
 
-class CannotRace(Exception):
+class CannotCall(Exception):
     """Raised for a function that cannot be raced; the message says why."""
 
 
-class FunctionMissing(CannotRace):
+class FunctionMissing(CannotCall):
     """Raised for a function that is not there."""
 
 
@@ -70,21 +70,21 @@ def _load_file(place: str) -> Any:
 
 
 def require_no_arguments(name: str, call: Any) -> None:
-    """Raises CannotRace unless this can be called without arguments, and does its work when it is called."""
+    """Raises CannotCall unless this can be called without arguments, and does its work when it is called."""
     if not callable(call):
-        raise CannotRace(f"{name} cannot be called: it is {call!r}")
+        raise CannotCall(f"{name} cannot be called: it is {call!r}")
     if inspect.iscoroutinefunction(call):
-        raise CannotRace(f"{name} is a coroutine; race a function that runs it with asyncio.run")
+        raise CannotCall(f"{name} is a coroutine; race a function that runs it with asyncio.run")
     try:
         inspect.signature(call).bind()
     except TypeError as error:
-        raise CannotRace(f"{name}: {error}; race a function without arguments that calls it") from error
+        raise CannotCall(f"{name}: {error}; race a function without arguments that calls it") from error
     except ValueError:  # a builtin without a signature
         pass
 
 
 def require_own_modules(foreign: str, allowed: str) -> None:
-    """Raises CannotRace if a module came from the other checkout: then both sides would run the same code."""
+    """Raises CannotCall if a module came from the other checkout: then both sides would run the same code."""
     if not foreign:
         return
     other = Path(foreign)
@@ -94,7 +94,7 @@ def require_own_modules(foreign: str, allowed: str) -> None:
         if path is None or not path.is_relative_to(other) or str(path) == allowed:
             continue
         if not INSTALLED.intersection(path.parts) and not path.is_relative_to(sys.prefix):
-            raise CannotRace(
+            raise CannotCall(
                 f"{name} was imported from {path}, which is in the other checkout; name the function as module:NAME, "
                 "and install the package so that PYTHONPATH comes first, or not at all"
             )
@@ -142,7 +142,7 @@ def serve(setup: Mapping[str, Any], send: Callable[[Any], None]) -> None:
         send({"count": count})
         for line in sys.stdin.buffer:
             send(measure(call, int(line)))
-    except CannotRace as error:
+    except CannotCall as error:
         send({"error": str(error), "missing": isinstance(error, FunctionMissing)})
     except BaseException as error:
         send({"error": f"{setup['target']} raised {type(error).__name__}: {error}"})
