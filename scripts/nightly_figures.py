@@ -108,6 +108,7 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         lower("check_error", "one real run on a busy machine", slack=0.15),
     ),
     "fleet_storm": (zero("lost"), zero("doubled"), zero("overlaps"), higher("finished", FIXED)),
+    "gate": (zero("false_alarms"), higher("found_3_of_40", "four races at the load of the night", 0.5)),
     "gpu_faults": (
         *(zero(figure) for figure in ("wrong_published", "repeated_crashes", "parent_died")),
         higher("culprit_named", FIXED),

@@ -12,12 +12,13 @@ PROJECT = Path(__file__).resolve().parents[1]
 FLOORS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
 EXTENSIONS = sorted(name.strip() for floor in FLOORS[1:3] for name in floor.split("|"))
 COMMANDS = {
+    "agents": "mcp",
     "commands": "command",
     "dashboard": "report",
     "emulator": "emulate",
     "interop": "tables",
 }  # the others have a command of their own name, or none
-WITHOUT_COMMAND = {"keylint", "memoization", "opencl", "operators", "shipping"}
+WITHOUT_COMMAND = {"gate", "keylint", "memoization", "opencl", "operators", "shipping"}
 
 HIDE = """
 import sys

@@ -34,7 +34,7 @@ from tunewright.model.key import Key
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.ports.store import Store
-from tunewright.ports.strategy import AcceptsPrior
+from tunewright.ports.strategy import AcceptsPrior, Strategy
 from tunewright.report.live import shows_progress
 from tunewright.settings import Mode, Settings, SettingsOptions
 from tunewright.spaces.config import Config
@@ -77,6 +77,7 @@ class Session:
         self.misses = MissRecorder(lambda: self.store)  # used in the mode that records misses
         self._store: Store | None = opened and self.checked(opened)
         self._unpublished: dict[Key, Decision] = {}
+        self.wrap_strategy: Callable[..., Strategy] = lambda space, strategy: strategy  # adds proposals from outside
         self._lock = Lock()
         self._cached_lookups: fallback.CachedLookups | None = None
         self._artifacts: ArtifactProvider | None = None
@@ -279,8 +280,7 @@ class Session:
         finally:
             journal.trying.close()
             pool.close()
-        complete = interrupted is None
-        decided = _with_provenance(with_search_notes(decision, plan), settings, complete=complete)
+        decided = _with_provenance(with_search_notes(decision, plan), settings, complete=interrupted is None)
         compared = incumbent is None or incumbent in journal.judged
         decision = self._publish(decided, earlier, replace=replace, compared=compared)
         if interrupted:
@@ -307,12 +307,12 @@ class Session:
 
     def _plan(self, problem: Problem, budget: Budget, incumbent: Config | None, *, fresh: bool) -> Search:
         """Returns the search: incumbent, seeds and configs of related keys first, then the strategy's proposals."""
-        strategy = plugins.load("strategies", self.settings.strategy)(
-            problem.space, np.random.default_rng(self.settings.seed)
-        )
+        make, rng = plugins.load("strategies", self.settings.strategy), np.random.default_rng(self.settings.seed)
+        strategy = make(problem.space, rng)
         prior, related_configs = collect_prior(self.store, problem)
         if isinstance(strategy, AcceptsPrior):
             strategy.inform(prior)
+        strategy = self.wrap_strategy(problem.space, strategy)
         incumbents = () if incumbent is None else (incumbent,)
         problem = msgspec.structs.replace(problem, seeds=(*incumbents, *problem.seeds, *related_configs))
         isolated = self.settings.pool_name != "serial"

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 import tunewright as tw
-from tunewright.cli import race_candidates
 from tunewright.cli.race import race, verdict
 from tunewright.cli.race_candidates import CommandCandidate, parse_config, shorten_names
 from tunewright.cli.tune import tune
@@ -20,6 +19,7 @@ from tunewright.errors import NoDecision, SettingsError, SpaceError
 from tunewright.measure import clock
 from tunewright.measure import race as racing
 from tunewright.measure.race import Race, Standing
+from tunewright.pools import command_times
 
 ALONE = "from tunewright.cli.race import race; race()"
 
@@ -107,7 +107,8 @@ def scripted(here, monkeypatch):
         slept[0] += seconds
 
     (here / "clock").touch()
-    monkeypatch.setattr(race_candidates, "time", SimpleNamespace(perf_counter=now))
+    monkeypatch.setattr(command_times, "time", SimpleNamespace(perf_counter=now))
+    monkeypatch.setattr(command_times, "read_schedstat", lambda task: None)  # which tells of real time
     monkeypatch.setattr(racing, "time", SimpleNamespace(monotonic=now, sleep=sleep))
     monkeypatch.setattr(clock, "perf_counter", now)
     monkeypatch.setattr(clock, "CLOCKS", dict.fromkeys(clock.CLOCKS, lambda: round(now() * 1e9)))

@@ -64,6 +64,12 @@ COMMANDS = {
     "tables": CommandEntry(
         "tunewright.cli.tables", "tables", "Check and write the config tables of other tools.", INTEGRATE, "interop"
     ),
+    "mcp": CommandEntry(
+        "tunewright.cli.mcp", "mcp", "Run an MCP server for agents over standard input and output.", MORE, "agents"
+    ),
+    "skill": CommandEntry(
+        "tunewright.cli.mcp", "skill", "Print the guide for agents: how to use this command line well.", MORE, "agents"
+    ),
     "settings": CommandEntry(
         "tunewright.cli.settings", "settings", "Show every setting and where it comes from.", MORE
     ),

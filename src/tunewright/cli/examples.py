@@ -16,6 +16,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tunewright tune gemm.py:gemm --budget 200,5m --strategy anneal --workers 4",
         "tunewright tune gemm.py:gemm --shape 512,512,512 --dtype float64",
         "tunewright tune gemm.py:gemm --more",
+        'tunewright tune gemm.py:gemm --proposer "python propose.py" --record-proposals answers.jsonl',
         "tunewright tune --recorded gemm.py --budget 5m",
         "tunewright tune tunewright.operators:gemm_on_1 --shape 512,512,512 --budget 100",
     ),
@@ -50,7 +51,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'tunewright race "sort -n data.txt" "sort -g data.txt"',
         "tunewright race sums.py:before sums.py:after --seconds 5 --plot race.png",
         "tunewright race --kernel gemm.py:gemm --shape 512,512,512 default decided VW=8,MR=4",
+        "tunewright race sums.py:total --baseline main --fail-if-slower 3%",
     ),
+    "mcp": ("tunewright mcp", "tunewright mcp kernels --max-seconds 120 --store decisions.sqlite"),
+    "skill": ("tunewright skill", "tunewright skill --path"),
     "noise": ("tunewright noise --seconds 10",),
     "settings": ("TUNEWRIGHT_MODE=frozen tunewright settings", "tunewright settings --json"),
     "replay": (

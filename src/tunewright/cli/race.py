@@ -38,9 +38,13 @@ from tunewright.measure import race as racing
 from tunewright.measure.clock import Sampler
 from tunewright.measure.evaluator import WALL_ROUNDS
 from tunewright.measure.race import Race, RaceOptions, Standing, StopRace
+from tunewright.pools.command_times import CLOCK_NAMES
 from tunewright.report import formatting, race_plot
 from tunewright.report.race_plot import has_interval, ranked_order
 from tunewright.spaces.config import Config
+
+GATE_SECONDS = 60.0
+"""How long a race with a limit may take, if nothing else is said."""
 
 ALL_PROTECTED = 3
 """Up to so many candidates all run long enough to be compared with an interval, however slow they are."""
@@ -50,8 +54,10 @@ def _protected(count: int) -> range:
     return range(count if count <= ALL_PROTECTED else 0)
 
 
-def _parse_share(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """Returns a fraction that was typed as 1% or 0.01."""
+def _parse_share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Returns a fraction that was typed as 1% or 0.01; None if none was."""
+    if text is None:
+        return None
     number = text.strip()
     try:
         share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
@@ -82,24 +88,38 @@ class _RaceResult:
 @click.option(
     "--margin", default="1%", show_default=True, callback=_parse_share, help="A difference too small to matter."
 )
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=RaceOptions().seconds,
-              show_default=True, help="How long to race at most.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=None,
+              show_default=f"{RaceOptions().seconds:g}; with --fail-if-slower {GATE_SECONDS:g}",
+              help="How long to race at most.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(min=1), default=RaceOptions().rounds, show_default=True,
               help="How many rounds at most.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed runs them in the same order.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the race: .png, .svg or .html.")
+@click.option("--fail-if-slower", "limit", callback=_parse_share, metavar="SHARE",
+              help="Exit 1 if B is slower than A by this much (3%), 3 if that cannot be told in the time.")  # fmt: skip
+@click.option("--baseline", metavar="REVISION",
+              help="Race one candidate against itself at this revision, or in this checkout.")  # fmt: skip
+@click.option("--cflags", default="-O2", show_default=True, help="Flags for C functions, with one of the former two.")
 @store_option
 @json_option
 def race(candidates: tuple[str, ...], target: str | None, plot: Path | None, as_json: bool, **options: Any) -> None:
     """Race commands, functions or configs: which is fastest, and by how much.
 
     Each of A, B, ... is a command in quotes ("sort -n data.txt", run without a shell) or a Python function without
-    arguments (FILE.py:NAME or module:NAME). With --kernel, each is a config of that kernel: VW=8,MR=4 (other knobs as
-    in the default), default, or decided, which is what the store has.
+    arguments (FILE.py:NAME or module:NAME), or a C function without arguments (FILE.c:NAME). With --kernel, each is a
+    config of that kernel: VW=8,MR=4 (other knobs as in the default), default, or decided, which is what the store has.
 
     All candidates run in every round, in a new order; one that is clearly slower leaves the race. Ctrl-C shows the
     standings so far.
+
+    For CI, --fail-if-slower 3% makes the exit status the verdict on B: 0 not slower by so much, 1 slower beyond doubt
+    (by more than half of it), 3 not known within --seconds, 2 wrong use or a candidate that fails. With --baseline main
+    name one candidate: what is here is raced against that revision, both on this machine, in turn.
     """
+    if options["limit"] is not None or options["baseline"] is not None:
+        _race_gate(candidates, target or plot, as_json, options)
+        return
+    options["seconds"] = options["seconds"] or RaceOptions().seconds
     if len(candidates) < 2:
         raise click.UsageError("a race needs two candidates; to see the noise, race one against itself")
     if plot is not None:
@@ -124,6 +144,20 @@ def race(candidates: tuple[str, ...], target: str | None, plot: Path | None, as_
             output.echo(f"drawn: {plot}")
     if result.interrupted:
         raise KeyboardInterrupt
+
+
+def _race_gate(candidates: Sequence[str], unfit: object, as_json: bool, options: dict[str, Any]) -> None:
+    """Races two candidates, or two checkouts, for an exit status."""
+    from tunewright.cli import race_gate  # noqa: PLC0415 - needs an extension
+    from tunewright.gate.verdict import GateOptions  # noqa: PLC0415
+
+    if unfit or options["shapes"] or options["store"] or options["dtype"]:
+        raise click.UsageError("--fail-if-slower and --baseline are for commands and functions, and draw no picture")
+    limit = options["limit"]
+    terms = GateOptions(limit or GateOptions().by, options["seconds"] or GATE_SECONDS, options["seed"])
+    outcome = race_gate.race_with_limit(candidates, options["baseline"], terms, options["cflags"], as_json=as_json)
+    if limit is not None and (status := race_gate.EXIT_STATUS[outcome]):
+        sys.exit(status)
 
 
 def _race_programs(candidates: Sequence[str], terms: RaceOptions) -> _RaceResult:
@@ -251,7 +285,7 @@ def _print_result(result: _RaceResult, terms: RaceOptions) -> None:
     output.echo()
     output.echo(verdict(result.race, result.names), "bold")
     if result.race.clock:
-        output.echo(f"by the {result.race.clock} clock")
+        output.echo(f"by the {CLOCK_NAMES.get(result.race.clock, f'{result.race.clock} clock')}")
     rounds = len(result.race.standings[result.race.leader].samples)
     if result.interrupted:
         output.echo(f"interrupted after {formatting.counted(rounds, 'round')}; these are the standings so far")

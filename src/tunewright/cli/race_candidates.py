@@ -6,25 +6,28 @@ import contextlib
 import inspect
 import os
 import re
-import shlex
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tunewright.errors import TunewrightError
+from tunewright.errors import SettingsError, TunewrightError
 from tunewright.kernel.tuned import Tuned
 from tunewright.measure.clock import HostTimer, Sampler, make_sampler, use_same_clock
 from tunewright.model.trial import Failure, TrialRequest
-from tunewright.pools.kernel_loader import load_target
+from tunewright.pools.command_times import (
+    WALL,
+    ProcessTimes,
+    cannot_run,
+    choose_clock,
+    describe_failure,
+    split_command,
+    time_command,
+)
+from tunewright.pools.kernel_loader import C_FUNCTION, FUNCTION, load_target
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
 from tunewright.session import Session
@@ -33,9 +36,8 @@ from tunewright.spaces.config import VARIANT, Config, Value
 MAX_NAME_LENGTH = 40
 """How many characters of a candidate are shown."""
 
-FUNCTION = re.compile(r"(?P<place>\S+\.py|[^\W\d][\w.]*):(?P<name>[^\W\d][\w.]*)")
-SHELL = {"|", "||", "&&", "&", ">", ">>", "<", "2>", "2>&1"}
-"""Operators of a shell; a command that is run without one would get them as arguments."""
+WARM_UPS, LONG_WARM_UP = 2, 1.0
+"""Warm-up runs of a command, and the seconds after which no other one is made."""
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
@@ -53,99 +55,75 @@ def _shorten(name: str) -> str:
 def parse_programs(candidates: Sequence[str]) -> list[CommandCandidate | FunctionCandidate]:
     """Returns commands and functions from what was typed; mistakes are found before anything runs."""
     modules: dict[str, dict[str, Any]] = {}
-    return [
-        FunctionCandidate(typed, _load_function(match["place"], match["name"], modules))
-        if (match := FUNCTION.fullmatch(typed))
-        else CommandCandidate(typed)
-        for typed in candidates
-    ]
+    return [_parse_program(typed, modules) for typed in candidates]
+
+
+def _parse_program(typed: str, modules: dict[str, dict[str, Any]]) -> CommandCandidate | FunctionCandidate:
+    if match := FUNCTION.fullmatch(typed):
+        return FunctionCandidate(typed, _load_function(match["place"], match["name"], modules))
+    if match := C_FUNCTION.fullmatch(typed):
+        return FunctionCandidate(typed, _load_c_function(match["place"], match["name"]))
+    return CommandCandidate(typed)
+
+
+def _load_c_function(place: str, name: str) -> Any:
+    """Compiles a C file and returns its function of that name, which takes no arguments."""
+    from tunewright.gate.c_functions import load_function  # noqa: PLC0415 - an extension
+
+    try:
+        return load_function(Path(place), name)
+    except TunewrightError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def use_one_clock(programs: Sequence[CommandCandidate | FunctionCandidate]) -> str:
-    """Makes all programs use the same clock, and returns its name: the wall clock if a command is among them."""
+    """Makes all programs use the same clock, and returns its name: the wall clock if commands and functions race."""
     timers = [program.timer for program in programs if isinstance(program, FunctionCandidate)]
-    if any(isinstance(program, CommandCandidate) for program in programs):
+    commands = [program for program in programs if isinstance(program, CommandCandidate)]
+    if commands:
+        clock = WALL if timers else choose_clock([times for command in commands for times in command.warm_ups])
         for timer in timers:
-            timer.use("wall")
-        return "wall"
+            timer.use(clock)
+        for command in commands:
+            command.clock = clock
+        return clock
     return use_same_clock(timers)
 
 
 class CommandCandidate:
-    """A command line, run without a shell; timed by the wall clock, from its start to its end."""
+    """A command line, run without a shell, and timed from its start to its end.
+
+    By the wall clock, less the time that it waited for a processor if a single task did all its work: other programs
+    do not count then.
+    """
 
     def __init__(self, typed: str) -> None:
-        self.typed = typed
+        self.typed, self.clock = typed, WALL
+        self.warm_ups: list[ProcessTimes] = []
         try:
-            self.words = shlex.split(typed)
-        except ValueError as error:
-            raise click.UsageError(f"cannot read the command {typed!r}: {error}") from error
-        if operators := SHELL.intersection(self.words):
-            raise click.UsageError(f"{typed!r}: {min(operators)} needs a shell; write: sh -c {shlex.quote(typed)}")
-        if not self.words or shutil.which(self.words[0]) is None:
-            raise self._unknown("there is no such command")
-
-    def _unknown(self, reason: str) -> click.UsageError:
-        return click.UsageError(
-            f"cannot run {self.typed!r}: {reason}; a command is typed in quotes with its arguments ('python a.py'), "
-            "a Python function as FILE.py:NAME"
-        )
+            self.words = split_command(typed)
+        except SettingsError as error:
+            raise click.UsageError(str(error)) from error
 
     def ready(self) -> Sampler:
-        """Returns a sampler, after a warm-up run that reads the program from the disk."""
-        self()
+        """Returns a sampler, after warm-up runs that read the program from the disk; one, if it takes long."""
+        while len(self.warm_ups) < WARM_UPS and sum(times.wall for times in self.warm_ups) < LONG_WARM_UP:
+            self.warm_ups.append(self._run())
         return self
 
     def __call__(self) -> float:
         """Runs the command once, and returns its seconds."""
+        return self._run().seconds(self.clock)
+
+    def _run(self) -> ProcessTimes:
         with tempfile.TemporaryFile() as errors:
-            process, began = None, time.perf_counter()
             try:
-                with _defer_interrupt():
-                    # Ctrl-C must reach this process alone, which then kills what the command started.
-                    process = subprocess.Popen(
-                        self.words,
-                        stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL,
-                        stderr=errors,
-                        start_new_session=True,
-                    )
-                status = process.wait()
-                took = time.perf_counter() - began
+                status, times = time_command(self.words, errors)
             except OSError as error:
-                raise self._unknown(str(error.strerror)) from error
-            finally:
-                if process is not None and process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+                raise click.UsageError(str(cannot_run(self.typed, str(error.strerror)))) from error
             if status:
-                errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4096))
-                raise click.ClickException(self._describe_failure(status, errors.read().decode(errors="replace")))
-        return took
-
-    def _describe_failure(self, status: int, errors: str) -> str:
-        lines = [line.strip() for line in errors.splitlines() if line.strip()]
-        ending = f"ended with exit status {status}" if status > 0 else f"was killed by {signal.Signals(-status).name}"
-        last = f": {lines[-1]}" if lines else ""
-        wrapped = f"sh -c {shlex.quote(f'{self.typed} || true')}"
-        return f"{self.typed!r} {ending}{last}. Run it by itself to see more; if it may fail, race: {wrapped}"
-
-
-@contextlib.contextmanager
-def _defer_interrupt() -> Iterator[None]:
-    """Delays Ctrl-C: a process interrupted while it is being started could not be killed."""
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: received.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if received:
-        signal.raise_signal(signal.SIGINT)
+                raise click.ClickException(describe_failure(self.typed, status, errors))
+        return times
 
 
 class FunctionCandidate:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,6 +50,12 @@ if TYPE_CHECKING:
     "--workers", type=click.IntRange(min=1), help="Processes that build and run configs; one at a time is timed."
 )
 @click.option("--program", help="The command that uses the kernel: a winner that makes it slower is rejected.")
+@click.option("--proposer", help="Also ask this for configs: a command, unix:SOCKET, or a recording (FILE.jsonl).")
+@click.option("--answer-seconds", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
+              help="How long an answer of the proposer may take.")  # fmt: skip
+@click.option("--record-proposals", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write down what the proposer answers, to be used as a recording.")  # fmt: skip
+@click.option("--progress", is_flag=True, help="Print lines of progress to standard error, also with --json.")
 @click.option("--pool", help="Where trials run: process (isolated), serial (in this process), ray.")
 @click.option("--more", is_flag=True, help="Continue the search although there is a decision.")
 @click.option("--fresh", is_flag=True, help="Start over: repeat what earlier runs tried.")
@@ -86,11 +94,13 @@ def tune_calls(kernel: Tuned | DispatchedOperator, calls: Iterable[list[Any]], t
     """Tunes a kernel for calls that are not decided yet; returns an answer for each call if JSON is asked for."""
     options = {**typed, "mode": Mode.TUNE}
     fresh, more, as_json, budget = (options.pop(name) for name in ("fresh", "more", "as_json", "budget"))
+    proposals = [options.pop(name, None) for name in ("proposer", "answer_seconds", "record_proposals")]
+    speak = options.pop("progress", False) or not as_json
     overrides = {name: value for name in ("program", "seeds") if (value := options.pop(name, None))}
     kernel.declaration = msgspec.structs.replace(kernel.declaration, **overrides)
     # A kernel may bring a store object, even one in memory; a store that is named must keep the decision.
     is_named = kernel.declaration.session is None or options["store"] is not None
-    session = make_session(kernel, options, (Progress(speak=not as_json),))
+    session = make_session(kernel, options, (Progress(speak=speak),))
     limit = Budget.parse(budget) if budget else kernel.budget()
     answers: list[Any] = []
     tuned: list[Problem] = []
@@ -101,22 +111,37 @@ def tune_calls(kernel: Tuned | DispatchedOperator, calls: Iterable[list[Any]], t
             noisy.add(event.decision.key)
 
     session.listeners.append(collect_noisy)
-    for args in calls:
-        stored = None if fresh or more else session.find_decision(kernel.problem(args))
-        if stored is not None and (stored.evidence is None or stored.evidence.complete):
-            answers.append(_answer(session, stored, as_json, known=True))
-            continue
-        own = Budget(limit.trials, limit.seconds) if limit else session.budget()
-        if more and own.trials is not None:  # that many again
-            own.trials += len({trial.config for trial in session.store.trials(kernel.problem(args).key)})
-        problem = kernel.problem(args)
-        search = partial(_search, kernel, args, own, fresh)
-        decision = search() if fresh or more else session.tune_once(problem, search)
-        answers.append(_answer(session, decision, as_json, known=False))
-        tuned.append(problem)
+    with _asking(session, *proposals):
+        for args in calls:
+            stored = None if fresh or more else session.find_decision(kernel.problem(args))
+            if stored is not None and (stored.evidence is None or stored.evidence.complete):
+                answers.append(_answer(session, stored, as_json, known=True))
+                continue
+            own = Budget(limit.trials, limit.seconds) if limit else session.budget()
+            if more and own.trials is not None:  # that many again
+                own.trials += len({trial.config for trial in session.store.trials(kernel.problem(args).key)})
+            problem = kernel.problem(args)
+            search = partial(_search, kernel, args, own, fresh)
+            decision = search() if fresh or more else session.tune_once(problem, search)
+            answers.append(_answer(session, decision, as_json, known=False))
+            tuned.append(problem)
     for problem in tuned if is_named else ():
         _require_stored(session, problem, noisy)
     return answers
+
+
+@contextlib.contextmanager
+def _asking(session: Session, place: str | None, seconds: float | None, record: Path | None) -> Iterator[None]:
+    """Lets a proposer, if there is one, take turns with the strategy of a session."""
+    if place is None:
+        yield
+        return
+    from tunewright.agents.proposers import ANSWER_SECONDS, open_proposer  # noqa: PLC0415 - an extension
+    from tunewright.strategies.external import External  # noqa: PLC0415 - as above
+
+    with open_proposer(place, seconds or ANSWER_SECONDS, record) as proposer:
+        session.wrap_strategy = lambda space, strategy: External(space, strategy, proposer)
+        yield
 
 
 def _require_stored(session: Session, problem: Problem, noisy: set[Key]) -> None:

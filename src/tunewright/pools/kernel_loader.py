@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tunewright.errors import BackendError
+
+FUNCTION = re.compile(r"(?P<place>\S+\.py|[^\W\d][\w.]*):(?P<name>[^\W\d][\w.]*)")
+"""A function as people type it: FILE.py:NAME or module:NAME."""
+
+C_FUNCTION = re.compile(r"(?P<place>\S+\.(?:c|cc|cpp|cxx)):(?P<name>[^\W\d]\w*)")
+"""A C function as people type it: FILE.c:NAME."""
 
 MAIN = "__tunewright_main__"
 """The name under which a script is loaded in a worker, so that `if __name__ == "__main__"` does not run."""
