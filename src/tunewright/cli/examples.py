@@ -51,6 +51,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tunewright race sums.py:before sums.py:after --seconds 5 --plot race.png",
         "tunewright race --kernel gemm.py:gemm --shape 512,512,512 default decided VW=8,MR=4",
     ),
+    "referee run": (
+        "tunewright referee run task.py candidate.py",
+        "tunewright referee run task.py candidate.c --against old.py --seconds 30 --out match.json --sign team.pem",
+    ),
+    "referee check": ("tunewright referee check match.json --signers signers --task task.py",),
+    "referee leaderboard": ("tunewright referee leaderboard a.json b.json --out board.html",),
     "noise": ("tunewright noise --seconds 10",),
     "settings": ("TUNEWRIGHT_MODE=frozen tunewright settings", "tunewright settings --json"),
     "replay": (
