@@ -96,7 +96,9 @@ def note(report: Report, judged: Sequence[JudgedCase]) -> None:
 
 PLANT = """
 import numpy as np
-weights = np.random.default_rng(1).standard_normal({size}, dtype=np.float32)
+memory = np.zeros({size} + 16, np.float32)
+weights = memory[-memory.ctypes.data % 64 // 4 :][:{size}]  # aligned alike in every process
+weights[:] = 1.5
 
 def softmax(x):
     total = np.float32(0)
@@ -107,7 +109,7 @@ def softmax(x):
 """
 """A candidate in which almost all time is spent in `rounds` equal steps."""
 
-STEPS, STEP = 400, 40_000
+STEPS, STEP = 2000, 6_000
 
 
 def plant(percent: int) -> Submission:
@@ -118,7 +120,7 @@ def plant(percent: int) -> Submission:
 def note_planted(report: Report, count: int, seconds: float) -> None:
     """Judge planted slow-downs against the same code without."""
     outcomes: dict[int, list[str]] = {percent: [] for percent in PLANTED}
-    referee = Referee(FOLDER / "tasks" / "softmax_planted.py", seconds=seconds, sittings=4)
+    referee = Referee(FOLDER / "tasks" / "softmax_planted.py", seconds=seconds, sittings=8)
     for _ in range(count):
         for percent in PLANTED:
             verdict = referee.run(plant(percent), [plant(0)]).verdict

@@ -33,7 +33,7 @@ def referee() -> None:
               help="What to compare with (several times); else the reference.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
               help="How long to measure, besides starting processes.")  # fmt: skip
-@click.option("--sittings", type=click.IntRange(1, 20), default=4, show_default=True,
+@click.option("--sittings", type=click.IntRange(1, 50), default=8, show_default=True,
               help="How often processes start anew.")  # fmt: skip
 @click.option("--margin", type=click.FloatRange(0, 0.5), default=0.01, show_default=True,
               help="A difference too small to matter.")  # fmt: skip

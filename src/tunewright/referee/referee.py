@@ -37,7 +37,7 @@ class Referee:
     """
 
     def __init__(
-        self, task: Task | str | Path, *, seconds: float = 20.0, sittings: int = 4, margin: float = 0.01,
+        self, task: Task | str | Path, *, seconds: float = 20.0, sittings: int = 8, margin: float = 0.01,
         without: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.task = task if isinstance(task, Task) else load_task(task)

@@ -123,8 +123,8 @@ def _outcome(best: Comparison, rules: MatchRules) -> tuple[str, str]:
 def compare(records: Sequence[LaunchRecord], baseline: int, clock: str) -> tuple[float, float, float]:
     """Returns the candidate's time over a baseline's with a 95 % interval, from launches on new inputs.
 
-    Each sitting has processes of its own, in which the same code may be a little faster or slower all the time. So the
-    error has two parts, within sittings and between them, and there are as many degrees of freedom as sittings allow.
+    Each sitting has processes of its own, in which the same code may be a little faster or slower all the time. The
+    error is that between sittings, or within them if that is larger, with the degrees of freedom that sittings allow.
     """
     centers, errors = [], []
     for sitting in sorted({record.sitting for record in records}):
@@ -134,10 +134,11 @@ def compare(records: Sequence[LaunchRecord], baseline: int, clock: str) -> tuple
             errors.append(summary[1])
     if not centers:
         return 1.0, exp(-UNKNOWN), exp(UNKNOWN)
-    count, center = len(centers), float(np.mean(centers))
+    ordered = np.sort(np.array(centers))
+    count, center = len(ordered), float(trimmed_mean(ordered))
     within = sqrt(sum(error**2 for error in errors)) / count
-    between = float(np.std(centers, ddof=1)) / sqrt(count) if count > 1 else within
-    reach = student_t_from_normal(max(count - 1, 1), SURE) * sqrt(within**2 + between**2)
+    between, freedom = trimmed_mean_error(ordered) if count > 1 else (within, 1)
+    reach = student_t_from_normal(max(freedom, 1), SURE) * max(within, between)
     return exp(center), exp(center - min(reach, UNKNOWN)), exp(center + min(reach, UNKNOWN))
 
 
