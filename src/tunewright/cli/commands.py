@@ -44,7 +44,7 @@ COMMANDS = {
     "referee": CommandEntry(
         "tunewright.cli.referee",
         "referee",
-        "Judge candidates that nobody has to trust: right, and faster?",
+        "Judge whether a candidate that nobody trusts is right, and faster.",
         COMPARE,
         "referee",
     ),

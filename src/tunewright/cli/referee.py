@@ -23,7 +23,7 @@ STYLES = {"faster": "green", "tie": "yellow", "slower": "yellow"}
 
 @click.group()
 def referee() -> None:
-    """Judge candidates that nobody has to trust: right, and faster?"""
+    """Judge whether a candidate that nobody trusts is right, and faster."""
 
 
 @referee.command()
