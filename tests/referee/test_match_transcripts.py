@@ -1,13 +1,13 @@
 """Transcripts: whoever changes one is found out, and a leaderboard ranks only what can be checked."""
 
 import json
-import subprocess
-import sys
 
 import msgspec
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
+from tunewright.cli.main import command
 from tunewright.errors import BundleError
 from tunewright.referee import RefereeTranscript, Task, TaskError, read_transcript, write_transcript
 from tunewright.referee.checking import digest_arguments
@@ -113,10 +113,8 @@ def test_a_board_is_of_one_task_and_one_set_of_baselines() -> None:
         rank([transcript(), other])
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tunewright", "referee", *words], capture_output=True, text=True, check=False
-    )
+def run(*words: str) -> Result:
+    return CliRunner().invoke(command, ["referee", *words])
 
 
 def test_check_and_leaderboard_on_the_command_line(tmp_path) -> None:
@@ -124,12 +122,12 @@ def test_check_and_leaderboard_on_the_command_line(tmp_path) -> None:
     write_transcript(good, transcript())
     forged.write_bytes(good.read_bytes().replace(b'"outcome":"faster"', b'"outcome":"slower"'))
     done = run("check", str(good), "--json")
-    assert (done.returncode, json.loads(done.stdout)["valid"]) == (0, True)
+    assert (done.exit_code, json.loads(done.output)["valid"]) == (0, True)
     done = run("check", str(forged))
-    assert done.returncode == 1
-    assert "its launches give 'faster'" in done.stdout
+    assert done.exit_code == 1
+    assert "its launches give 'faster'" in done.output
     done = run("leaderboard", str(good), str(forged), "--out", str(tmp_path / "board.html"))
-    assert done.returncode == 0, done.stderr
-    assert "mine.py" in done.stdout
-    assert "left out" in done.stdout
+    assert done.exit_code == 0, done.output
+    assert "mine.py" in done.output
+    assert "left out" in done.output
     assert "Left out" in (tmp_path / "board.html").read_text()

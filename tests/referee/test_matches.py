@@ -80,7 +80,7 @@ def test_a_missing_part_of_the_sandbox_is_said_in_the_verdict(task) -> None:
     assert any("the sandbox has no seccomp: left out on purpose" in note for note in transcript.notes)
 
 
-ATTACKS = ["late_thread", "forged_answer", "memory_bomb", "network", "signals", "reference_file"]
+ATTACKS = ["late_thread", "forged_answer", "reference_file"]
 
 
 @pytest.mark.parametrize("name", ATTACKS)
