@@ -167,6 +167,7 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         for language in ("python", "c", "torch", "triton")
         for count in ("chosen", "refused", "errors")
     ),
+    "referee_attacks": (zero("missed"), zero("falsely_accused"), zero("planted.false_alarms")),
     "racing": (
         higher("idle.saving", "two repeats", 0.5),
         higher("loaded.saving", "two repeats", 0.5),

@@ -20,6 +20,7 @@ BENCHMARK_LIMITS = {
     "lint": 20 * MINUTE,
     "racing": 20 * MINUTE,
     "referee": 30 * MINUTE,
+    "referee_attacks": 30 * MINUTE,
     "search": 20 * MINUTE,
     "service_storm": 20 * MINUTE,
     "torch_compile": 30 * MINUTE,

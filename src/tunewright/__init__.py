@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tunewright.backends.numba import Numba
     from tunewright.commands import Command, CpuSeconds, Regex, Seconds
     from tunewright.memoization import memo, persistent_memo
+    from tunewright.referee import Referee
 
 __all__ = [
     "C",
@@ -41,6 +42,7 @@ __all__ = [
     "Out",
     "Python",
     "Range",
+    "Referee",
     "Regex",
     "Rule",
     "Seconds",
@@ -66,6 +68,7 @@ __getattr__ = lazy_names(
         "Callable": "tunewright.backends.compiled",
         "Jax": "tunewright.backends.jax",
         "Numba": "tunewright.backends.numba",
+        "Referee": "tunewright.referee",
     }
     | dict.fromkeys(("memo", "persistent_memo"), "tunewright.memoization")
     | dict.fromkeys(("Command", "CpuSeconds", "Regex", "Seconds"), "tunewright.commands"),

@@ -93,7 +93,7 @@ def expected_from(
     The reference gets the kernel's arguments that it names, or else the arrays the kernel reads, in order; it returns
     the results, or changes its arguments in place and returns None.
     """
-    wide = [_wider(arg) for arg in args] if precise else args
+    wide = [widen(arg) for arg in args] if precise else args
     arguments = Arguments(parameters, [on_host(nudge, arg) for arg in wide] if nudge else wide)
     named = {p.name: value for p, value in zip(parameters, arguments.values, strict=True)}
     names = _named_parameters(reference)
@@ -115,7 +115,8 @@ def _named_parameters(function: Callable[..., Any]) -> list[str]:
         return []
 
 
-def _wider(arg: Any) -> Any:
+def widen(arg: Any) -> Any:
+    """Returns an array in the precision that references compute in; other values as they are."""
     return on_host(lambda array: array.astype(_WIDER.get(array.dtype.name, array.dtype)), arg)
 
 

@@ -41,6 +41,13 @@ COMMANDS = {
     "bench": CommandEntry(
         "tunewright.cli.bench", "bench", "Compare implementations of operators, runs and builds.", COMPARE, "bench"
     ),
+    "referee": CommandEntry(
+        "tunewright.cli.referee",
+        "referee",
+        "Judge whether a candidate that nobody trusts is right, and faster.",
+        COMPARE,
+        "referee",
+    ),
     "replay": CommandEntry(
         "tunewright.cli.replay", "replay", "Compare search strategies on recorded spaces.", COMPARE, "replay"
     ),

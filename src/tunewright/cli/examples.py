@@ -55,6 +55,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "mcp": ("tunewright mcp", "tunewright mcp kernels --max-seconds 120 --store decisions.sqlite"),
     "skill": ("tunewright skill", "tunewright skill --path"),
+    "referee run": (
+        "tunewright referee run task.py candidate.py",
+        "tunewright referee run task.py candidate.c --against old.py --seconds 30 --out match.json --sign team.pem",
+    ),
+    "referee check": ("tunewright referee check match.json --signers signers --task task.py",),
+    "referee leaderboard": ("tunewright referee leaderboard a.json b.json --out board.html",),
     "noise": ("tunewright noise --seconds 10",),
     "settings": ("TUNEWRIGHT_MODE=frozen tunewright settings", "tunewright settings --json"),
     "replay": (

@@ -30,6 +30,9 @@ _DECISION_PURPOSE = b"tunewright decision\n"
 _LIST_PURPOSE = b"tunewright signers\n"
 """The same for a list of signers."""
 
+_VERDICT_PURPOSE = b"tunewright verdict\n"
+"""The same for the transcript of a referee."""
+
 _SEVERAL = b"TWSIGNATURES"
 """Begins the last trailer of a bundle with several signatures; no public key of a signer begins with it."""
 
@@ -179,3 +182,19 @@ def parse_public_key(text: str, where: str) -> bytes:
     if (int.from_bytes(public, "little") & ~(1 << 255)) % _PRIME in _WEAK_KEYS:
         raise BundleError(f"{where}: {text[:20]!r} is a weak key that anyone can sign with; use the signer's own")
     return public
+
+
+def sign_verdict(transcript: bytes, key: Ed25519PrivateKey) -> str:
+    """Returns a signature of the transcript of a referee's match, as text."""
+    return base64.b64encode(public_bytes(key) + key.sign(_VERDICT_PURPOSE + sha256(transcript).digest())).decode()
+
+
+def verify_verdict_signer(signature: str, transcript: bytes) -> bytes:
+    """Returns the public key of the signer of a transcript; raises BundleError if the signature is wrong."""
+    try:
+        trailer = base64.b64decode(signature, validate=True)
+    except ValueError:
+        trailer = b""
+    if len(trailer) != TRAILER:
+        raise BundleError("the signature of the transcript is malformed; get the transcript again")
+    return _verify(trailer, _VERDICT_PURPOSE + sha256(transcript).digest())

@@ -1,0 +1,11 @@
+# verdicts: faster tie slower
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        return x @ torch.ones(x.shape[1])

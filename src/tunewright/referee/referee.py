@@ -1,0 +1,116 @@
+"""The referee: has a candidate and baselines run the same drawn launches, compares results, and judges."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import SystemRandom
+
+import numpy as np
+
+from tunewright.backends.host import cpu
+from tunewright.measure.noise import ConditionsMonitor
+from tunewright.referee.match import MatchSetup, Sitting
+from tunewright.referee.messages import SandboxReport
+from tunewright.referee.physics import least_seconds
+from tunewright.referee.submissions import Submission, load_submission, reference_submission
+from tunewright.referee.task import Task, TaskError
+from tunewright.referee.task_files import load_task
+from tunewright.referee.transcripts import Party, RefereeTranscript, digest_source
+from tunewright.referee.verdict import REFUSED, Incident, LaunchRecord, MatchRules, judge
+from tunewright.version import __version__
+
+
+class Referee:
+    """Judges candidates for a task without trusting them.
+
+    A candidate runs in a sandboxed process of its own that has neither the clock nor the expected results. `seconds` is
+    how long a match takes at most, besides the starts of processes; each of `sittings` starts new ones. Differences
+    within `margin` are ties. `without` leaves out parts of the sandbox, to test the others.
+
+    Example: `Referee("task.py").run("candidate.py").verdict`
+    """
+
+    def __init__(
+        self, task: Task | str | Path, *, seconds: float = 20.0, sittings: int = 8, margin: float = 0.01,
+        without: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.task = task if isinstance(task, Task) else load_task(task)
+        if sittings < 1 or seconds <= 0:
+            raise TaskError("a match needs one sitting and some seconds at least")
+        self.seconds, self.sittings, self.margin = seconds, sittings, margin
+        self._without = tuple(without)
+
+    def run(
+        self, candidate: Submission | str | Path, against: Sequence[Submission | str | Path] = ()
+    ) -> RefereeTranscript:
+        """Returns the transcript of a match, which has the verdict; without baselines, against the reference."""
+        parties = [each if isinstance(each, Submission) else load_submission(each) for each in (candidate, *against)]
+        if not against:
+            parties.append(reference_submission(self.task))
+        if breach := parties[0].find_breach(self.task):
+            return self._transcript(parties, (), [Incident(REFUSED, breach)], ())
+        with tempfile.TemporaryDirectory(prefix="tunewright-referee-") as folder:
+            return self._hold(parties, Path(folder))
+
+    def _hold(self, parties: Sequence[Submission], folder: Path) -> RefereeTranscript:
+        """Holds the sittings of a match, until the candidate fails or the time is over."""
+        monitor, random = ConditionsMonitor(), SystemRandom()
+        setup = MatchSetup(self.task, tuple(parties), folder, self._without)
+        records: list[LaunchRecord] = []
+        incidents: list[Incident] = []
+        seeds: list[int] = []
+        reports: list[SandboxReport] = []
+        least: tuple[float, ...] = ()
+        for number in range(self.sittings):
+            seeds.append(random.getrandbits(31))
+            sitting = Sitting(setup, number, seeds[-1])
+            if not number:
+                sitting.checker.require_sensitive([random.getrandbits(31) for _ in range(3)], seeds[0])
+                least = least_seconds(self.task, sitting.checker, seeds[0])
+            try:
+                sitting.start()
+                reports += sitting.reports
+                sitting.run(time.monotonic() + self.seconds / self.sittings)
+            finally:
+                sitting.close()
+            records += sitting.records
+            incidents += sitting.incidents
+            if incidents:
+                break
+        report = reports[0] if reports else SandboxReport()
+        load = monitor.stop().load
+        return self._transcript(parties, records, incidents, least, (seeds, report, load, setup.clock))
+
+    def _transcript(
+        self,
+        parties: Sequence[Submission],
+        records: Sequence[LaunchRecord],
+        incidents: Sequence[Incident],
+        least: tuple[float, ...],
+        rest: tuple[Sequence[int], SandboxReport, float, str] = ((), SandboxReport(), 0.0, "cpu"),
+    ) -> RefereeTranscript:
+        seeds, report, load, clock = rest
+        rules = MatchRules(self.margin, clock, least)
+        return RefereeTranscript(
+            task=Path(self.task.path).name or self.task.entry_name,
+            task_digest=digest_source(self.task.source),
+            shapes=tuple(dict(shape) for shape in self.task.shapes),
+            parties=tuple(Party(party.name, party.digest) for party in parties),
+            rules=rules,
+            sandbox=report,
+            records=tuple(records),
+            incidents=tuple(incidents),
+            constant_seeds=tuple(seeds),
+            verdict=judge(records, incidents, rules, [party.name for party in parties[1:]]),
+            machine=f"{cpu().model}, {os.cpu_count()} processors, Linux {platform.release()}",
+            versions={"tunewright": __version__, "python": sys.version.split()[0], "numpy": np.__version__},
+            load=load,
+            notes=tuple(f"the sandbox has no {name}: {reason}" for name, reason in report.missing.items()),
+            made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        )
