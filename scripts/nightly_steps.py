@@ -15,6 +15,7 @@ MINUTE = 60.0
 BENCHMARK_LIMITS = {
     "faults": 30 * MINUTE,
     "fleet_storm": 30 * MINUTE,
+    "gpu_accept": 30 * MINUTE,
     "gpu_faults": 20 * MINUTE,
     "lint": 20 * MINUTE,
     "racing": 20 * MINUTE,
