@@ -115,7 +115,9 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         lower("memory_ratio", "1.009 on a simulated device", slack=0.05),
         lower("storm_searches", FIXED),
         lower("fresh_int_ratio", "0.79 to 0.81 on a busy machine", 0.2),
+        lower("dynamo_configs", FIXED),
     ),
+    "gpu_accept": (zero("false_alarms"), zero("unfinished"), higher("found_share", FIXED)),
     "herd": (
         zero("redis.bare.failed"),
         zero("postgres.bare.failed"),

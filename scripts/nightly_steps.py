@@ -16,6 +16,7 @@ BENCHMARK_LIMITS = {
     "faults": 30 * MINUTE,
     "fleet_storm": 30 * MINUTE,
     "gate": 25 * MINUTE,
+    "gpu_accept": 30 * MINUTE,
     "gpu_faults": 20 * MINUTE,
     "lint": 20 * MINUTE,
     "racing": 20 * MINUTE,

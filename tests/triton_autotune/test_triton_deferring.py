@@ -142,3 +142,41 @@ def test_ints_are_told_apart_as_triton_does(written):
         assert len({key(5), key(5, d=65), key(5, nb=4)}) == 3
         by_name = make_dispatch_table((X, X), {"T": 5, "D": 64, "NB": 3}, params)
         assert by_name.key_of((X, X), {"T": 5, "D": 64, "NB": 3}) == by_name.key_of((X, X), {"T": 9, "D": 64, "NB": 3})
+
+
+def test_a_kernel_is_tuned_anew_on_request_and_then_launched_so(written):
+    module = written(CONV.format(options=""))
+    best = {"block": 64}
+
+    def seconds(launch):
+        return 1e-4 if launch.config["BLOCK"] == best["block"] else 2e-4
+
+    with fake_driver(FakeDriver(A100, seconds=seconds)):
+        assert storm(module.conv, STORM[:1]) == [64]
+        measured = tw.current_session().counts["measurements"]
+        best["block"] = 32
+        call = (X, torch.ones(8192), 1000, 64, 1)
+        decision = module.conv.tune(*call, grid=(4,), fresh=True)
+        assert decision.config["BLOCK"] == 32
+        assert tw.current_session().counts["measurements"] == measured + 2
+        assert storm(module.conv, STORM[:1]) == [32]
+        assert tw.configure().store.get(decision.key).config["BLOCK"] == 32
+
+
+def test_without_fresh_earlier_trials_are_reused(written):
+    module = written(CONV.format(options=""))
+    with fake_driver(driver_with(A100)):
+        storm(module.conv, STORM[:1])
+        counts = tw.current_session().counts
+        measured = counts["measurements"]
+        module.conv.tune(X, torch.ones(8192), 1000, 64, 1, grid=(4,))
+        assert counts["measurements"] == measured
+        assert counts["replayed"] == 2
+
+
+def test_a_kernel_is_not_tuned_on_request_while_a_graph_is_captured(written):
+    module = written(CONV.format(options=""))
+    with fake_driver(driver_with(A100)) as driver:
+        driver.capturing = True
+        with pytest.raises(tw.TunewrightError, match="conv cannot be tuned now: a graph is being captured"):
+            module.conv.tune(X, torch.ones(8192), 1000, 64, 1, grid=(4,))

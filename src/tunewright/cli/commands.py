@@ -60,6 +60,9 @@ COMMANDS = {
     "triton": CommandEntry(
         "tunewright.cli.triton", "triton", "Compile Triton kernels for GPUs that are not here.", INTEGRATE, "triton"
     ),
+    "gpu": CommandEntry(
+        "tunewright.cli.gpu", "gpu", "Test whether everything works on a card, and write a report.", INTEGRATE, "triton"
+    ),
     "emulate": CommandEntry(
         "tunewright.cli.emulate",
         "emulate_command",

@@ -130,6 +130,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'tunewright triton prebuild attention.py:fwd --targets sm_80,sm_90,gfx942 --signature "*fp16,*fp16,i32:16"',
     ),
     "triton check": ("tunewright triton check softmax.py:softmax --target sm_90 --config BLOCK=1024,num_warps=8",),
+    "gpu accept": (
+        "tunewright gpu accept --out gpu-report",
+        "tunewright gpu accept --only clock,kernels --simulate tunewright.testing.acceptance_cards:healthy",
+    ),
+    "gpu verify": ("tunewright gpu verify gpu-report/report.json",),
     "emulate": (
         'tunewright emulate kernel.ptx --grid 4 --block 128 --args "*fp32[500],*fp32[500]=nan,500"',
         "tunewright emulate softmax.py:softmax --target sm_80 --json",

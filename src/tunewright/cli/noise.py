@@ -9,6 +9,7 @@ from math import ceil
 import click
 import msgspec
 
+from tunewright.backends.gpu_state import GpuState, read_gpu_state
 from tunewright.cli import output
 from tunewright.cli.targets import json_option
 from tunewright.measure.noise import ConditionsMonitor, noise_floor
@@ -24,7 +25,8 @@ MARGIN = RaceOptions().margin
 def noise(seconds: float, as_json: bool) -> None:
     """Measure which differences this machine can tell apart now.
 
-    And what disturbs it: load, stolen time, interruptions, changing speed.
+    And what disturbs it: load, stolen time, interruptions, changing speed; of GPUs, what NVML or amdsmi report: clocks,
+    power, why they are slowed down, and other processes.
 
     A small piece of work is raced against itself, half the time by the CPU clock (kernels of one thread), half by the
     wall clock (several threads). Kernels that wait for memory are noisier than that.
@@ -35,6 +37,8 @@ def noise(seconds: float, as_json: bool) -> None:
     floors = {"cpu": noise_floor(seconds / 2, "cpu"), "wall": noise_floor(seconds / 2, "wall")}
     # By the CPU clock, a processor that became slower differs from one that other processes used.
     conditions = monitor.stop(floors["cpu"].standings[floors["cpu"].leader].samples)
+    gpus = read_gpu_state()
+    complaints = [*conditions.complaints(), *(sentence for state in gpus for sentence in state.complaints())]
     quiet = [
         clock
         for clock, race in floors.items()
@@ -55,18 +59,27 @@ def noise(seconds: float, as_json: bool) -> None:
                 "seconds": seconds / 2,
                 "margin": MARGIN,
                 "conditions": msgspec.structs.asdict(conditions),
-                "complaints": conditions.complaints(),
+                "complaints": complaints,
+                "gpus": [msgspec.structs.asdict(state) for state in gpus],
             }
         )
         return
+    _print_findings(floors, conditions, gpus, complaints, seconds)
+    output.echo(_verdict(quiet, max(race.resolution or 1.0 for race in floors.values())), "bold")
+
+
+def _print_findings(
+    floors: dict[str, Race], conditions: Conditions, gpus: list[GpuState], complaints: list[str], seconds: float
+) -> None:
+    """Prints what the clocks can tell apart, what the machine and its cards do, and what disturbs them."""
     cpu, wall = (_percent(race.resolution or 1.0) for race in floors.values())
     output.echo(f"cpu clock    tells {cpu} apart in {seconds / 2:g} s   (wall clock {wall})")
     output.echo(_describe_conditions(conditions))
-    for sentence in conditions.complaints():
-        output.echo(f"- {sentence}")
-    for clock in (clock for clock, race in floors.items() if _sees_false_difference(race)):
-        output.echo(f"- by the {clock} clock, noise looked like a difference between two equal things")
-    output.echo(_verdict(quiet, max(race.resolution or 1.0 for race in floors.values())), "bold")
+    fooled = [clock for clock, race in floors.items() if _sees_false_difference(race)]
+    doubt = "clock, noise looked like a difference between two equal things"
+    complaints = [*complaints, *(f"by the {clock} {doubt}" for clock in fooled)]
+    for line in (*(f"gpu          {state.describe()}" for state in gpus), *(f"- {each}" for each in complaints)):
+        output.echo(line)
 
 
 def _sees_false_difference(race: Race) -> bool:

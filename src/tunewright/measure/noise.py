@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -37,7 +37,7 @@ class ConditionsMonitor:
         before, after = self._before, _read()
         delta = _Counters(*(late - early for early, late in zip(before, after, strict=True)))
         drift, throttled = _steadiness(pace)
-        values = {"seconds": delta.seconds, "drift": drift, "throttled": throttled}
+        values: dict[str, Any] = {"seconds": delta.seconds, "drift": drift, "throttled": throttled}
         if delta.seconds >= MIN_WATCH_SECONDS:
             total = delta.total or float("inf")
             used = delta.total - delta.idle - delta.stolen - delta.own * os.sysconf("SC_CLK_TCK")

@@ -18,6 +18,7 @@ class Conditions(msgspec.Struct, frozen=True, omit_defaults=True):
     switches: float = 0.0  # involuntary context switches per second
     drift: float = 0.0  # relative slowdown of the last third of the rounds compared with the first
     throttled: float = 0.0  # share of rounds that ran well below the best pace
+    gpu: tuple[str, ...] = ()  # what disturbed the card, as its driver reports it
 
     def complaints(self) -> list[str]:
         """Returns what disturbed the measurement, in sentences for people."""
@@ -31,4 +32,4 @@ class Conditions(msgspec.Struct, frozen=True, omit_defaults=True):
             (drift > 5, f"{speed}: the same work took {drift:.0f} % {change} at the end"),
             (drift <= 5 and slow > 10, f"{speed}: {slow:.0f} % of the rounds ran slower than its best"),
         )
-        return [sentence for applies, sentence in sentences if applies]
+        return [*(sentence for applies, sentence in sentences if applies), *self.gpu]

@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from math import isnan
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple
@@ -46,6 +47,9 @@ HANG = "hang"
 ABORT = "abort"
 """A launch that ends the process, as an assertion in a driver does."""
 
+PAUSE_SECONDS = 3e-5
+"""How long a device idles that is told to."""
+
 Fault = Callable[[Launch], str | None]
 """Returns what is wrong with a launch: one of the constants above; None if nothing is."""
 
@@ -69,6 +73,8 @@ class Misbehavior(NamedTuple):
     - `flush_bytes`: size of the buffer by which a benchmark flushes caches.
     - `drift`: how many times as long a launch takes, by the seconds that the device has run.
     - `resolution`: seconds by which its clock advances at a time.
+    - `host_gap`: seconds that an idle device waits for a launch, by the number of the launch: the host's work takes
+      them. A device that was told to pause is not idle.
     """
 
     fault: Fault = no_fault
@@ -77,6 +83,7 @@ class Misbehavior(NamedTuple):
     flush_bytes: int = 1 << 20
     drift: Callable[[float], float] = steady
     resolution: float = 0.0
+    host_gap: Callable[[int], float] | None = None
 
 
 WELL_BEHAVED = Misbehavior()
@@ -118,6 +125,7 @@ class HostileDriver(FakeDriver):
         self._streams = [0 for _ in self.cards]
         self._times: dict[tuple[int, int], float] = {}
         self._graph: Graph | None = None
+        self.pauses, self._is_paused = 0, False
         self._interface = _HostileInterface(self)
 
     # Errors
@@ -162,6 +170,9 @@ class HostileDriver(FakeDriver):
             context.is_hung = True
         elif fault is not None:
             context.error, context.calls_left = fault, self.misbehavior.delay
+        if self.misbehavior.host_gap is not None and not self._is_paused:
+            self.passed(self.misbehavior.host_gap(len(self.launches)))
+        self._is_paused = False
         effect, self.effect = self.effect, self.effect if fault is None else None
         try:
             super().launch(launch)
@@ -255,7 +266,16 @@ class HostileDriver(FakeDriver):
 
     def passed(self, seconds: float) -> None:
         """Advances the clock of the current stream, as far as the device has drifted."""
+        if isnan(seconds):
+            super().passed(seconds)
+            return
         self._times[self.current, self._streams[self.current]] = self.now + seconds * self.misbehavior.drift(self.now)
+
+    def pause(self) -> None:
+        """Idles for a while, so that the next launch finds the host ahead."""
+        self.touch()
+        self.pauses, self._is_paused = self.pauses + 1, True
+        self.passed(PAUSE_SECONDS)
 
     def read_clock(self) -> float:
         """Returns the time by a clock that advances in steps."""
@@ -295,6 +315,10 @@ class _HostileInterface(_Interface):
     """Replaces `torch.cuda`, with the memory of the device."""
 
     _driver: HostileDriver
+
+    def _sleep(self, cycles: int) -> None:
+        """Lets the device idle."""
+        self._driver.pause()
 
     def mem_get_info(self) -> tuple[int, int]:
         """Returns the bytes that are free, and all bytes."""

@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from tunewright.backends.cuda_timer import PAUSE_CYCLES
+from tunewright.backends.gpu_state import read_gpu_state
 from tunewright.model.device import Device, Toolchain
 from tunewright.triton import releases
 
@@ -239,6 +242,16 @@ def is_capturing() -> bool:
     return bool(query()) if query else False
 
 
+def hash_compiler() -> None:
+    """Hashes Triton's library, which takes seconds, so that processes that are forked from this one need not."""
+    triton_key()
+
+
+def set_cache_folder(folder: Path) -> None:
+    """Makes Triton keep compiled code in a folder, in this process."""
+    knobs.cache.dir = str(folder)
+
+
 def is_verbose() -> bool:
     """Whether TRITON_PRINT_AUTOTUNING is set."""
     return bool(knobs.autotuning.print)
@@ -270,6 +283,13 @@ def has_results() -> bool:
     return getattr(driver.active, "effect", None) is not None
 
 
+def gpu_complaints() -> list[str]:
+    """Returns what disturbs cards like the current one, as far as NVML, amdsmi or a fake driver say so."""
+    states = driver.active.gpu_states() if getattr(driver.active, "pretends", False) else read_gpu_state()
+    model = device().model
+    return [sentence for state in states if state.name == model for sentence in state.complaints()]
+
+
 def room_for_copies() -> int:
     """Returns how many bytes all copies may take: half of the free memory, on a CPU a fixed number."""
     query = None if is_interpreting() else getattr(device_interface(), "mem_get_info", None)
@@ -299,9 +319,19 @@ class EventClock:
         """Returns an event for the stream, with timing."""
         return self._interface.Event(enable_timing=True)
 
+    @property
+    def flush_bytes(self) -> int:
+        """The bytes of the buffer that flushes the caches; 0 if the driver has none."""
+        return 0 if self._cache is None else int(self._cache.numel() * self._cache.element_size())
+
     def flush(self) -> None:
         """Flushes the caches of the device."""
         driver.active.clear_cache(self._cache)
+
+    def pause(self) -> None:
+        """Makes the device idle for some tens of microseconds, while the host goes on; nothing if it cannot."""
+        if sleep := getattr(self._interface, "_sleep", None):
+            sleep(PAUSE_CYCLES)
 
     def wait(self) -> None:
         """Waits until the device is idle."""

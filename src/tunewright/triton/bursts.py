@@ -11,6 +11,9 @@ from tunewright.triton import adapter
 TARGET_SECONDS = 2e-3
 """Seconds of launches that a burst aims for."""
 
+SHORT_SECONDS = 1e-4
+"""Seconds of a launch below which the device pauses before it, so that the host's work is not timed."""
+
 SINGLE_LAUNCH_SECONDS = 1e-2
 """Seconds of a launch from which on a burst has only one."""
 
@@ -29,7 +32,8 @@ class Launchable(Protocol):
 class Burst:
     """Samples a candidate: a call makes a burst of launches and returns the median of their seconds.
 
-    It times launches as Triton's own benchmark does, but few at a time, so that candidates can take turns.
+    It times launches as Triton's own benchmark does, but few at a time, so that candidates take turns. A device that
+    idles reaches the start at once, and waits for the host to launch: before short launches it pauses meanwhile.
     """
 
     clock = adapter.EventClock.name
@@ -37,6 +41,7 @@ class Burst:
     def __init__(self, device: adapter.EventClock) -> None:
         self._device = device
         self._events: list[tuple[Any, Any]] = []
+        self._is_short = True
 
     @property
     def launches(self) -> int:
@@ -47,6 +52,7 @@ class Burst:
         """Finds out how many launches make a burst."""
         self._grow(1)
         seconds = self(launch)
+        self._is_short = seconds < SHORT_SECONDS
         if seconds < SINGLE_LAUNCH_SECONDS:
             self._grow(min(MAX_LAUNCHES, max(MIN_LAUNCHES, ceil(TARGET_SECONDS / seconds))))
 
@@ -58,6 +64,8 @@ class Burst:
         for start, end in self._events:
             launch.before()
             self._device.flush()
+            if self._is_short:
+                self._device.pause()
             start.record()
             launch.run()
             end.record()

@@ -19,6 +19,7 @@ from tunewright.errors import StoreError, WireError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.model.decision import Decision, Problem
 from tunewright.session import Session
+from tunewright.spaces.config import Config
 from tunewright.stores.capabilities import RecordsMisses
 from tunewright.stores.statistics import MissRecord
 from tunewright.triton.keys import KeyBuilder
@@ -28,6 +29,9 @@ log = LazyLogger(__name__)
 
 MAX_DECISIONS = 1000
 """Stored decisions of a kernel among which a sibling is looked for."""
+
+MAX_LIKELY = 4
+"""Configs among which a compiler chooses if nothing is decided yet."""
 
 _is_idle: ContextVar[bool] = ContextVar("_is_idle", default=False)
 
@@ -89,6 +93,22 @@ def find_sibling(session: Session, problem: Problem, keys: KeyBuilder, known: It
         return None
     own = set(problem.key.signature.args)
     return min(siblings, key=lambda one: (len(own ^ set(one.key.signature.args)), one.key.digest), default=None)
+
+
+def likely_configs(session: Session, problem: Problem) -> list[Config]:
+    """Returns the default, and configs that were decided for similar keys, the most similar first."""
+    try:
+        related = list(islice(session.store.decisions(problem.key.kernel), MAX_DECISIONS))
+    except (StoreError, WireError) as error:
+        log.warning("the store is skipped: %s", error)
+        related = []
+    nearest = session.find_decision(problem, allow_similar=True)
+    related = [decision for decision in related if decision.key.device == problem.key.device]
+    own = set(problem.key.signature.args)
+    related.sort(key=lambda one: (len(own ^ set(one.key.signature.args)), one.key.digest))
+    decided = [decision.config for decision in ([nearest] if nearest else []) + related]
+    others = [config for config in dict.fromkeys(decided) if config in problem.space and config != problem.default]
+    return [*others[: MAX_LIKELY - 1], problem.default]
 
 
 def note_for_later(session: Session, problem: Problem, kernel: Defers, target: str) -> None:

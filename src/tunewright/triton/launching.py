@@ -34,6 +34,20 @@ class LaunchCall(NamedTuple):
         return LaunchCall(args, kwargs, dict(zip(self.named, args, strict=False)))
 
 
+class PreparedLaunch(NamedTuple):
+    """What a cached launch needs: a config and its keyword arguments; if not plain, it has hooks or is counted."""
+
+    config: Any
+    options: dict[str, Any]
+    is_plain: bool = True
+    run_counted: Callable[[Any, Any], Any] | None = None
+
+
+def prepared_launch(config: Any) -> PreparedLaunch:
+    """Returns the launch of a config of Triton's."""
+    return PreparedLaunch(config, config.all_kwargs(), config.pre_hook is None)
+
+
 class BoundLaunchCall:
     """A config bound to a call; calling it launches with all hooks, as Triton benchmarks it."""
 

@@ -83,6 +83,9 @@ class ObservedEvaluator(Evaluator):
             self.workload.settle()
         if self.workload.guard.lost is not None:
             raise self.workload.guard.lost
+        if result.conditions is not None and (complaints := self.workload.gpu_complaints()):
+            conditions = msgspec.structs.replace(result.conditions, gpu=tuple(complaints))
+            result = msgspec.structs.replace(result, conditions=conditions)
         for number, (config, standing) in enumerate(zip(configs, result.standings, strict=True)):
             if number in result.failures:
                 self.timings[self.workload.to_triton(config)] = list(FAILED_TIMINGS)

@@ -37,6 +37,8 @@ class AutotuneOptions(msgspec.Struct, frozen=True, kw_only=True):
     - `tune_on`: when to tune. `"first call"`: at the first call of a key, unless a key that differs only in alignment,
       divisibility, layout or constexprs is decided: that decision is used, and the key is noted for later. `"idle"`:
       only calls within `tunewright.triton.idle()` tune. `"never"`: none does.
+    - `peers`: whether the kernel talks to other ranks while it runs. Then all ranks of torch.distributed tune it in
+      step, at a call that all of them make; if one does not, none tunes, and all use the default.
     - `name`: the kernel's name in the store; by default the function's name.
     - `session`: its own store and mode.
     """
@@ -53,6 +55,7 @@ class AutotuneOptions(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str | None = None
     targets: Sequence[str] = ()
     tune_on: TuneOn = "first call"
+    peers: bool = False
     name: str | None = None
     session: Session | None = None
 
@@ -84,5 +87,6 @@ class AutotuneKeywords(TypedDict, total=False):
     strategy: str | None
     targets: Sequence[str]
     tune_on: TuneOn
+    peers: bool
     name: str | None
     session: Session | None

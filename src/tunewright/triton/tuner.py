@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from tunewright.engine.budget import Budget
-from tunewright.errors import NothingWorked, SpaceError
-from tunewright.kernel.seeds import load_seeds
+from tunewright.errors import BackendError, SpaceError
 from tunewright.lazy_logging import LazyLogger
-from tunewright.model.decision import Decision, Problem
+from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.pools.kernel_loader import importable_target, is_lookup_only
 from tunewright.session import Session, current_session
 from tunewright.settings import Mode
 from tunewright.stores.fallback import SAME_QUESTION_TIERS
-from tunewright.stores.network_files import host_path
 from tunewright.stores.statistics import MissRecord
-from tunewright.triton import adapter, deferring, releases
+from tunewright.triton import adapter, deferring, dynamo, peers, releases
 from tunewright.triton.autotuner_cache import AutotunerCache
 from tunewright.triton.cache_preload import count_compiles, preload_triton_cache
 from tunewright.triton.configs import (
@@ -32,23 +28,13 @@ from tunewright.triton.configs import (
 )
 from tunewright.triton.dispatch_key import MAX_ENTRIES, DispatchTable, make_dispatch_table
 from tunewright.triton.keys import KeyBuilder
-from tunewright.triton.launching import LaunchCall, refuse_conflicts
-from tunewright.triton.observed_evaluator import ObservedEvaluator, Unraced
+from tunewright.triton.launching import LaunchCall, PreparedLaunch, prepared_launch
 from tunewright.triton.options import AutotuneOptions
 from tunewright.triton.reporting import recorded_timings, report_decision
 from tunewright.triton.resource_pruning import prune_by_resources
-from tunewright.triton.workload import TritonWorkload, WorkloadOptions
+from tunewright.triton.searching import SearchRequest, search_call
 
 log = LazyLogger(__name__)
-
-
-class PreparedLaunch(NamedTuple):
-    """What a cached launch needs: a config and its keyword arguments; if not plain, it has hooks or is counted."""
-
-    config: Any
-    options: dict[str, Any]
-    is_plain: bool = True
-    run_counted: Callable[[Any, Any], Any] | None = None
 
 
 class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-type, unused-ignore]
@@ -90,6 +76,39 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         except SpaceError:  # too large to be counted
             is_small = False
         return [declared.to_triton(config) for config in (declared.space if is_small else [declared.default])]
+
+    @property
+    def configs(self) -> Sequence[Any]:
+        """The configs that Triton shows; torch.compile asks for those of a call by `configs_to_compile`."""
+        dynamo.attach_if_loaded()
+        return self._listed_configs
+
+    @configs.setter
+    def configs(self, value: Sequence[Any]) -> None:
+        self._listed_configs = value
+
+    def configs_to_compile(self, named: Mapping[str, Any] | None) -> Sequence[Any] | None:
+        """Returns the configs for a graph with a call like this one, the decided one first; None means all of a list.
+
+        `named` has descriptions of the arguments; it is None if they are not known.
+        """
+        declared = self._declared_space
+        if declared is None:
+            configs = space_from_configs(self.configs)
+        else:
+            configs = space_from_knobs(restrict_to_device(declared.space, self.key.device()))
+        if named is None or configs.is_single:
+            return None if declared is None else [configs.to_triton(configs.default)]
+        with self._lock:
+            session, problem = self._tuning_session(), self._problem(configs, named)
+            decision = session.lookup_or_policy(problem) or self._substitute(session, problem)
+            if decision is not None:
+                return [configs.to_triton(decision.config)]
+            deferring.note_for_later(session, problem, self, self.target() or "")
+            likely = deferring.likely_configs(session, problem)
+        if declared is None and len(likely) == 1:
+            return None
+        return [configs.to_triton(config) for config in likely]
 
     @property
     def nargs(self) -> dict[str, Any] | None:
@@ -194,18 +213,18 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         """Returns what to launch, and whether that is final."""
         self._preload()
         if len(self.configs) == 1 and self._declared_space is None:
-            return _prepared_launch(self.configs[0]), True
+            return prepared_launch(self.configs[0]), True
         named = {name: value for name, value in {**call.named, **kwargs}.items() if name in self.arg_names}
         triton_key = self._triton_key(named)
         if (user_config := self.cache.user_config(triton_key)) is not None:
-            return _prepared_launch(user_config), True
+            return prepared_launch(user_config), True
         signature = self.key.signature(named)
         device = 0 if adapter.is_interpreted(self.fn) else adapter.current_device()
         launch_key = device, signature.args, *signature.dims.items()
         if (prepared := self._launches.get(launch_key)) is None:
             configs = self._config_space(call)
             if configs.is_single:
-                prepared, is_final = _prepared_launch(configs.to_triton(configs.default)), True
+                prepared, is_final = prepared_launch(configs.to_triton(configs.default)), True
             else:
                 prepared, is_final = self._resolve(configs, call, named, triton_key)
             if not is_final:
@@ -239,35 +258,53 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
             space = prune_by_resources(self, space, device, call, self.session)
         return space_from_knobs(restrict_to_device(space, device))
 
+    def _problem(self, configs: ConfigSpace, named: Mapping[str, Any]) -> Problem:
+        """Returns what is asked for a call with these arguments."""
+        bucketed, exact = (self.key.signature(named, bucket) for bucket in (self.key.buckets, None))
+        key = self.key.key(bucketed)
+        exact_key = None if exact == bucketed else msgspec.structs.replace(key, signature=exact)
+        return Problem(key, configs.space, configs.default, exact=exact_key)
+
     def _resolve(
         self, configs: ConfigSpace, call: LaunchCall, named: Mapping[str, Any], triton_key: Any
     ) -> tuple[PreparedLaunch, bool]:
         """Returns the stored, tuned or default config of a call as its mode says, and whether that is final."""
-        session = self._tuning_session()
-        bucketed, exact = (self.key.signature(named, bucket) for bucket in (self.key.buckets, None))
-        key = self.key.key(bucketed)
-        exact_key = None if exact == bucketed else msgspec.structs.replace(key, signature=exact)
-        problem = Problem(key, configs.space, configs.default, exact=exact_key)
+        session, problem = self._tuning_session(), self._problem(configs, named)
         is_loading = is_lookup_only()  # comes first, since it may end the loading of a script
         decision = session.lookup_or_policy(problem)
         if decision is None and (
             reason := "its module is only being loaded" if is_loading else self._reason_not_to_tune(call)
         ):
-            log.info("%s is not tuned: %s", key.kernel, reason)
-            return _prepared_launch(configs.to_triton(session.lookup(problem).config)), adapter.is_interpreted(self.fn)
+            log.info("%s is not tuned: %s", problem.key.kernel, reason)
+            return prepared_launch(configs.to_triton(session.lookup(problem).config)), adapter.is_interpreted(self.fn)
+        if decision is None and self.options.peers:
+            decision = self._tune_with_peers(session, problem, configs, call)
         if decision is None and (substitute := self._substitute(session, problem)) is not None:
-            return _prepared_launch(configs.to_triton(substitute.config)), True
+            return prepared_launch(configs.to_triton(substitute.config)), True
         if decision is None:
             tuned: list[Any] = []
-            decision = session.tune_once(problem, lambda: self._tune(session, problem, configs, call, tuned))
+            decision = session.tune_once(
+                problem, lambda: self._tune(session, SearchRequest(problem, configs, call), tuned)
+            )
             self._decided = [*self._decided[1 - MAX_ENTRIES :], decision]
             self._report(problem, configs, decision, triton_key, is_hit=not tuned)
         elif decision.tier in SAME_QUESTION_TIERS:
             self._report(problem, configs, decision, triton_key, is_hit=True)
-        prepared = _prepared_launch(configs.to_triton(decision.config))
+        prepared = prepared_launch(configs.to_triton(decision.config))
         if session.mode is Mode.RECORD and decision.tier not in SAME_QUESTION_TIERS:
             prepared = self._count_calls(session, problem, prepared)
         return prepared, True
+
+    def _tune_with_peers(self, session: Session, problem: Problem, configs: ConfigSpace, call: LaunchCall) -> Decision:
+        """Returns the decision of all ranks; the default if they do not tune in step."""
+        try:
+            if (group := peers.current_group()) is None:
+                raise peers.PeersMissing("there is no torch.distributed job with several ranks")
+            decision = peers.tune_in_step(group, problem, configs, self, call)
+        except peers.PeersMissing as error:
+            log.warning("%s talks to peers and is not tuned: %s", problem.key.kernel, error)
+            return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
+        return session.store.put(decision)
 
     def _substitute(self, session: Session, problem: Problem) -> Decision | None:
         """Returns what answers a call that must not tune now, and notes its key for later; None if it may tune."""
@@ -302,59 +339,41 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
             strategy = self.options.strategy or (
                 "exhaustive" if self._declared_space is None else session.settings.strategy
             )
-            settings = msgspec.structs.replace(session.settings, pool="serial", strategy=strategy)
+            wait = peers.limit_wait(session.settings.tuning_wait_seconds)
+            changes = {"pool": "serial", "strategy": strategy, "tuning_wait_seconds": wait}
+            settings = msgspec.structs.replace(session.settings, **changes)
             serial = Session(settings, store=session.store)
             serial.counts, serial.chosen, serial.listeners = session.counts, session.chosen, session.listeners
             self._serial_session = session, serial
         return self._serial_session[1]
 
-    def _tune(
-        self, session: Session, problem: Problem, configs: ConfigSpace, call: LaunchCall, tuned: list[Any]
-    ) -> Decision:
+    def tune(self, *args: Any, grid: Any, fresh: bool = False, **kwargs: Any) -> Decision:
+        """Searches for the best config of a call now, whatever is stored; reuses earlier trials unless `fresh`.
+
+        Example: `kernel.tune(x, out, n, grid=(64,), fresh=True)`
+        """
+        with self._lock:
+            self.nargs = dict(zip(self.arg_names, args, strict=False))
+            try:
+                call = LaunchCall(args, {**kwargs, "grid": grid, "warmup": False}, self.nargs)
+                if reason := self._reason_not_to_tune(call):
+                    raise BackendError(f"{self.key.name} cannot be tuned now: {reason}")
+                named = {name: value for name, value in {**call.named, **kwargs}.items() if name in self.arg_names}
+                configs, session = self._config_space(call), self._tuning_session()
+                problem = self._problem(configs, named)
+                result = search_call(self, session, SearchRequest(problem, configs, call, fresh=fresh, replace=True))
+            finally:
+                self.nargs = None
+            self._timings, self.bench_time = result.timings, result.seconds
+            self.forget()
+        return result.decision
+
+    def _tune(self, session: Session, request: SearchRequest, tuned: list[Any]) -> Decision:
         """Searches now, and restores the arguments."""
-        refuse_conflicts([configs.to_triton(configs.default)], call.kwargs)
-        started = time.time()
-        workload = TritonWorkload(self, call, configs.to_triton, self._workload_options(session, configs))
-        evaluator = ObservedEvaluator(workload, verbose=adapter.is_verbose())
-        if self._declared_space is not None:
-            seeds = load_seeds(self.options.seeds, problem.space, problem.key.signature.dims)
-            problem = msgspec.structs.replace(problem, seeds=seeds)
-        try:
-            attempt = evaluator if workload.races else Unraced(evaluator)
-            decision = session.tune(problem, attempt, budget=self._budget(session, configs), replace=False)
-        except NothingWorked as error:
-            raise NothingWorked(str(error)) from evaluator.first_error
-        finally:
-            evaluator.close()
-        tuned.append(decision)
-        self._timings, self.bench_time = evaluator.timings, time.time() - started
-        self.pre_hook({**call.named, **call.kwargs, **configs.to_triton(decision.config).all_kwargs()}, reset_only=True)
-        return decision
-
-    def _workload_options(self, session: Session, configs: ConfigSpace) -> WorkloadOptions:
-        """Returns how configs are evaluated: raced, unless there is a benchmark by the user or no clock."""
-        races = self._do_bench is None and adapter.EventClock.is_available()
-        return WorkloadOptions(
-            configs.default,
-            self.options,
-            bench=None if races else self.do_bench,
-            lock=host_path(session.settings.cache_path / "leases" / f"{self._lock_name()}.lock"),
-            judged=adapter.has_results(),
-            fingerprints=session.settings.deterministic,
-        )
-
-    def _lock_name(self) -> str:
-        return "cpu" if adapter.is_interpreted(self.fn) else adapter.device_name()
-
-    def _budget(self, session: Session, configs: ConfigSpace) -> Budget:
-        """Returns the declared budget; else all of a list, or for a space the budget of the settings."""
-        if self.options.budget:
-            return Budget.parse(self.options.budget)
-        return (
-            Budget(configs.space.size + 1, session.settings.seconds or None)
-            if not self._declared_space
-            else session.budget()
-        )
+        result = search_call(self, session, request)
+        tuned.append(result.decision)
+        self._timings, self.bench_time = result.timings, result.seconds
+        return result.decision
 
     def _count_calls(self, session: Session, problem: Problem, prepared: PreparedLaunch) -> PreparedLaunch:
         """Returns the launch with its calls counted and timed, to find what is worth tuning."""
@@ -362,7 +381,3 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         run = self.fn.run
         run_counted = session.misses.count_calls(miss, lambda args, kwargs: run(*args, **kwargs))
         return prepared._replace(is_plain=False, run_counted=run_counted)
-
-
-def _prepared_launch(config: Any) -> PreparedLaunch:
-    return PreparedLaunch(config, config.all_kwargs(), config.pre_hook is None)

@@ -89,6 +89,10 @@ class TritonWorkload:
         """The events of the device."""
         return adapter.EventClock()
 
+    def gpu_complaints(self) -> list[str]:
+        """Returns what disturbs the card now."""
+        return [] if adapter.is_interpreted(self._tuner.fn) else adapter.gpu_complaints()
+
     def _wait_for_earlier_work(self) -> None:
         """Waits for what the caller has launched: its errors are no config's fault."""
         try:

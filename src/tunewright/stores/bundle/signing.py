@@ -33,6 +33,9 @@ _LIST_PURPOSE = b"tunewright signers\n"
 _VERDICT_PURPOSE = b"tunewright verdict\n"
 """The same for the transcript of a referee."""
 
+_REPORT_PURPOSE = b"tunewright gpu report\n"
+"""The same for the report of an acceptance test."""
+
 _SEVERAL = b"TWSIGNATURES"
 """Begins the last trailer of a bundle with several signatures; no public key of a signer begins with it."""
 
@@ -165,6 +168,22 @@ def verify_list_signer(signature: str, text: bytes) -> bytes:
     if len(trailer) != TRAILER:
         raise BundleError("a signature of the list of signers is malformed; get the list again")
     return _verify(trailer, _LIST_PURPOSE + sha256(text).digest())
+
+
+def sign_report(body: bytes, key: Ed25519PrivateKey) -> str:
+    """Returns a signature of the report of an acceptance test, as text."""
+    return base64.b64encode(public_bytes(key) + key.sign(_REPORT_PURPOSE + sha256(body).digest())).decode()
+
+
+def verify_report_signer(signature: str, body: bytes) -> bytes:
+    """Returns the public key of the signer of a report; raises BundleError if the signature is missing or wrong."""
+    try:
+        trailer = base64.b64decode(signature, validate=True)
+    except ValueError:
+        trailer = b""
+    if len(trailer) != TRAILER:
+        raise BundleError("the report is not signed; run `tunewright gpu accept` again")
+    return _verify(trailer, _REPORT_PURPOSE + sha256(body).digest())
 
 
 def _decision_message(record: bytes, over: str) -> bytes:
