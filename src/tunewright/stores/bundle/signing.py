@@ -145,13 +145,19 @@ def sign_decision(record: bytes, over: str, key: Ed25519PrivateKey) -> str:
 
 def verify_decision_signer(text: str, record: bytes, over: str) -> bytes:
     """Returns the public key of the signer of a decision; raises BundleError if the signature is missing or wrong."""
+    missing = "it is not signed; to sign, add `?sign=KEY` to the location of the service"
+    return _verify_text(text, _decision_message(record, over), missing)
+
+
+def _verify_text(text: str, message: bytes, missing: str) -> bytes:
+    """Returns the public key of the signer; raises BundleError, with `missing` if the text is no signature."""
     try:
         trailer = base64.b64decode(text, validate=True)
     except ValueError:
         trailer = b""
     if len(trailer) != TRAILER:
-        raise BundleError("it is not signed; to sign, add `?sign=KEY` to the location of the service")
-    return _verify(trailer, _decision_message(record, over))
+        raise BundleError(missing)
+    return _verify(trailer, message)
 
 
 def sign_list(text: bytes, key: Ed25519PrivateKey) -> str:
@@ -161,13 +167,8 @@ def sign_list(text: bytes, key: Ed25519PrivateKey) -> str:
 
 def verify_list_signer(signature: str, text: bytes) -> bytes:
     """Returns the public key of one who signed a list of signers; raises BundleError if the signature is wrong."""
-    try:
-        trailer = base64.b64decode(signature, validate=True)
-    except ValueError:
-        trailer = b""
-    if len(trailer) != TRAILER:
-        raise BundleError("a signature of the list of signers is malformed; get the list again")
-    return _verify(trailer, _LIST_PURPOSE + sha256(text).digest())
+    missing = "a signature of the list of signers is malformed; get the list again"
+    return _verify_text(signature, _LIST_PURPOSE + sha256(text).digest(), missing)
 
 
 def sign_report(body: bytes, key: Ed25519PrivateKey) -> str:
@@ -177,13 +178,8 @@ def sign_report(body: bytes, key: Ed25519PrivateKey) -> str:
 
 def verify_report_signer(signature: str, body: bytes) -> bytes:
     """Returns the public key of the signer of a report; raises BundleError if the signature is missing or wrong."""
-    try:
-        trailer = base64.b64decode(signature, validate=True)
-    except ValueError:
-        trailer = b""
-    if len(trailer) != TRAILER:
-        raise BundleError("the report is not signed; run `tunewright gpu accept` again")
-    return _verify(trailer, _REPORT_PURPOSE + sha256(body).digest())
+    missing = "the report is not signed; run `tunewright gpu accept` again"
+    return _verify_text(signature, _REPORT_PURPOSE + sha256(body).digest(), missing)
 
 
 def _decision_message(record: bytes, over: str) -> bytes:
@@ -210,10 +206,5 @@ def sign_verdict(transcript: bytes, key: Ed25519PrivateKey) -> str:
 
 def verify_verdict_signer(signature: str, transcript: bytes) -> bytes:
     """Returns the public key of the signer of a transcript; raises BundleError if the signature is wrong."""
-    try:
-        trailer = base64.b64decode(signature, validate=True)
-    except ValueError:
-        trailer = b""
-    if len(trailer) != TRAILER:
-        raise BundleError("the signature of the transcript is malformed; get the transcript again")
-    return _verify(trailer, _VERDICT_PURPOSE + sha256(transcript).digest())
+    missing = "the signature of the transcript is malformed; get the transcript again"
+    return _verify_text(signature, _VERDICT_PURPOSE + sha256(transcript).digest(), missing)
