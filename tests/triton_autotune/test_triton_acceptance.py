@@ -18,17 +18,17 @@ from tunewright.triton.acceptance.runner import STAGES, choose_stages, make_repo
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
+def code_cache(tmp_path_factory):
     return tmp_path_factory.mktemp("compiled")
 
 
-def results_of(device, stages, folder, compiled, deadline=None) -> dict[str, StageResult]:
-    found = run_stages(device, choose_stages(stages), folder, deadline=deadline, compiled=compiled)
+def results_of(device, stages, folder, code_cache, deadline=None) -> dict[str, StageResult]:
+    found = run_stages(device, choose_stages(stages), folder, deadline=deadline, compiled=code_cache)
     return {result.name: result for result in found}
 
 
-def test_a_healthy_card_passes_the_first_stages(tmp_path, compiled):
-    results = results_of(healthy(), ("inventory", "adapter"), tmp_path, compiled)
+def test_a_healthy_card_passes_the_first_stages(tmp_path, code_cache):
+    results = results_of(healthy(), ("inventory", "adapter"), tmp_path, code_cache)
     assert {name: (one.verdict, one.findings) for name, one in results.items()} == {
         "inventory": ("passed", []),
         "adapter": ("passed", []),
@@ -39,21 +39,21 @@ def test_a_healthy_card_passes_the_first_stages(tmp_path, compiled):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [stage.name for stage in STAGES])
-def test_a_healthy_card_passes(stage, tmp_path, compiled):
-    result = results_of(healthy(), (stage,), tmp_path, compiled)[stage]
+def test_a_healthy_card_passes(stage, tmp_path, code_cache):
+    result = results_of(healthy(), (stage,), tmp_path, code_cache)[stage]
     assert (result.verdict, result.findings) == ("passed", []), result.log
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_is_found(fault, tmp_path, compiled):
+def test_a_planted_fault_is_found(fault, tmp_path, code_cache):
     deadline = 30.0 if fault == "hangs" else None
-    results = results_of(with_fault(fault), PLANTED[fault], tmp_path, compiled, deadline)
+    results = results_of(with_fault(fault), PLANTED[fault], tmp_path, code_cache, deadline)
     assert any(result.findings for result in results.values())
 
 
-def test_a_fault_of_the_card_is_found_by_its_stage_alone(tmp_path, compiled):
-    results = results_of(with_fault("no shared memory"), ("inventory", "adapter"), tmp_path, compiled)
+def test_a_fault_of_the_card_is_found_by_its_stage_alone(tmp_path, code_cache):
+    results = results_of(with_fault("no shared memory"), ("inventory", "adapter"), tmp_path, code_cache)
     assert results["inventory"].verdict == "passed"
     assert results["adapter"].verdict == "failed"
     assert "reports no shared memory" in results["adapter"].findings[0]

@@ -72,13 +72,10 @@ PLANTED: dict[str, tuple[str, ...]] = {
     "second card dies": ("processes",),
     "slow driver calls": ("launch",),
     "prebuilt code not used": ("prebuilt",),
-    "fast at first only": ("truth",),
 }
 """Faults, and the stages that should find them."""
 
 TURN_SECONDS, LEAST_SECONDS = 1e-8, 2e-6
-_BOOSTED = 64
-"""Launches during which one config is faster than it stays."""
 
 
 def healthy() -> SimulatedDevice:
@@ -189,7 +186,7 @@ class AcceptanceDriver(HostileDriver):
     """Computes what the kernels of the kit compute, and misbehaves as its fault says."""
 
     def __init__(self, fault: str = "") -> None:
-        drift = (lambda now: 1 + 2 * now) if fault == "speed drifts" else (lambda now: 1.0)
+        drift = (lambda now: 1 + 3 * (now % 0.3)) if fault == "speed drifts" else (lambda now: 1.0)
         step = 1e-4 if fault == "clock coarse" else 0.0
         misbehavior = Misbehavior(fault=self._fault_of, drift=drift, resolution=step)
         cards = [A100, A30]
@@ -266,11 +263,7 @@ class AcceptanceDriver(HostileDriver):
             return 2e-5 if is_cold else 1e-5
         options = sorted((key, value) for key, value in launch.config.items() if isinstance(value, int))
         digest = crc32(repr((name, options)).encode())
-        seconds = 1e-4 * (1 + digest % 1000 / 1000)
-        if planted == "fast at first only" and name == "accept_add" and launch.config.get("BLOCK") == 512:
-            self.counts["boosted"] += 1
-            seconds = 2e-5 if self.counts["boosted"] <= _BOOSTED else 4e-4
-        return seconds
+        return 1e-4 * (1 + digest % 1000 / 1000)
 
     # What the driver answers
 
