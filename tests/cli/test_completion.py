@@ -48,7 +48,7 @@ def test_commands_and_options_are_completed_without_importing_commands() -> None
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["show", "space", "store", "service", "settings"]
+    assert done.stdout.split() == ["show", "space", "store", "service", "skill", "settings"]
     assert complete("store h") == ["history"]
     assert complete("bench ") == ["compare", "record", "run"]
     assert "--budget" in complete("tune --bu")

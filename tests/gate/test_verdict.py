@@ -5,7 +5,7 @@ import pytest
 
 from tunewright.errors import SettingsError
 from tunewright.gate import verdict
-from tunewright.gate.verdict import Draws, GateOptions, GateOutcome, judge, run_gate
+from tunewright.gate.verdict import GateOptions, GateOutcome, PairedSamples, judge, run_gate
 from tunewright.pools.command_times import ProcessTimes
 
 
@@ -117,21 +117,21 @@ def test_the_busy_time_of_other_programs_does_not_count(clock) -> None:
 def test_waiting_of_its_own_counts() -> None:
     """A side that sleeps longer is slower, although it computes as long."""
     pair = ProcessTimes(0.100, 0.09, 0.09, 0.0), ProcessTimes(0.105, 0.09, 0.09, 0.0)
-    result = judge(Draws([[pair]] * 20), GateOptions(), 2.0)
+    result = judge(PairedSamples([[pair]] * 20), GateOptions(), 2.0)
     assert result.outcome is GateOutcome.SLOWER
 
 
 def test_helpers_are_not_hidden_by_the_clock() -> None:
     """What other threads of a side compute makes the wall clock the right one: its delay may be its own doing."""
     alone, helped = ProcessTimes(0.1, 0.1, 0.1, 0.0), ProcessTimes(0.12, 0.2, 0.1, 0.02)
-    result = judge(Draws([[(alone, helped)]] * 20), GateOptions(), 2.0)
+    result = judge(PairedSamples([[(alone, helped)]] * 20), GateOptions(), 2.0)
     assert result.clock == "wall"
     assert result.outcome is GateOutcome.SLOWER
 
 
 def test_a_slow_down_between_half_the_limit_and_the_limit_passes_once_that_is_sure() -> None:
     pair = ProcessTimes(0.1, 0.1), ProcessTimes(0.102, 0.1)
-    assert judge(Draws([[pair]] * 50), GateOptions(), 5.0).outcome is GateOutcome.NOT_SLOWER
+    assert judge(PairedSamples([[pair]] * 50), GateOptions(), 5.0).outcome is GateOutcome.NOT_SLOWER
 
 
 @pytest.mark.parametrize("options", [{"by": 0}, {"by": 3}, {"by": float("nan")}, {"seconds": 0}])

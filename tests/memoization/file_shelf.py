@@ -33,6 +33,10 @@ class FileShelf:
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {error}") from error
 
+    def locked(self):
+        """A time in which nobody else holds the lock."""
+        return self._connected()
+
     def fetch(self, shelf, names):
         with self._connected() as db:
             rows = [db.execute("SELECT name, body, until FROM shelves WHERE shelf=? AND name=?", (shelf, n)).fetchone()

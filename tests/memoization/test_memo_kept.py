@@ -246,10 +246,11 @@ def test_a_leader_that_fails_hands_over_at_once(tmp_path) -> None:
 
 
 def test_a_leader_that_was_stopped_and_comes_back_agrees_with_its_successor(tmp_path, wait_until) -> None:
-    FileShelf(tmp_path / "shelf")
+    shelf = FileShelf(tmp_path / "shelf")
     leader = leading(tmp_path, 0.5, wait_until)
     assert leader.stdout.readline() == "asks\n"
-    os.kill(leader.pid, signal.SIGSTOP)
+    with shelf.locked():  # not while it holds the lock
+        os.kill(leader.pid, signal.SIGSTOP)
     other = start(tmp_path, LONG)
     said = other.communicate(timeout=300)[0]
     (tmp_path / "go").touch()

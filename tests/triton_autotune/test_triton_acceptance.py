@@ -27,6 +27,7 @@ def results_of(device, stages, folder, code_cache, deadline=None) -> dict[str, S
     return {result.name: result for result in found}
 
 
+@pytest.mark.slow
 def test_a_healthy_card_passes_the_first_stages(tmp_path, code_cache):
     results = results_of(healthy(), ("inventory", "adapter"), tmp_path, code_cache)
     assert {name: (one.verdict, one.findings) for name, one in results.items()} == {
@@ -52,6 +53,7 @@ def test_a_planted_fault_is_found(fault, tmp_path, code_cache):
     assert any(result.findings for result in results.values())
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_card_is_found_by_its_stage_alone(tmp_path, code_cache):
     results = results_of(with_fault("no shared memory"), ("inventory", "adapter"), tmp_path, code_cache)
     assert results["inventory"].verdict == "passed"

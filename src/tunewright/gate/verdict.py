@@ -124,7 +124,7 @@ def run_gate(
     """
     options = options or GateOptions()
     rng, began = np.random.default_rng(options.seed), time.monotonic()
-    draws = Draws()
+    draws = PairedSamples()
     while True:
         left = options.seconds - (time.monotonic() - began)
         if draws.count and left <= 0:
@@ -138,7 +138,7 @@ def run_gate(
     return judge(draws, options, time.monotonic() - began, with_samples=True)
 
 
-class Draws:
+class PairedSamples:
     """All pairs that were drawn, and the log ratio of each draw by each clock."""
 
     def __init__(self, draws: Sequence[Sequence[Pair]] = ()) -> None:
@@ -174,7 +174,7 @@ class Draws:
         return tuple(pair[side].seconds(clock) for drawn in self._draws for pair in drawn)
 
 
-def judge(draws: Draws, options: GateOptions, elapsed: float, *, with_samples: bool = False) -> GateResult:
+def judge(draws: PairedSamples, options: GateOptions, elapsed: float, *, with_samples: bool = False) -> GateResult:
     """Returns what these draws show."""
     center, low, high = draws.bounds()
     outcome = GateOutcome.UNKNOWN

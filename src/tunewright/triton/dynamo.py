@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from math import prod
 from threading import local
 from typing import Any
@@ -24,6 +25,9 @@ log = LazyLogger(__name__)
 
 WRAP_MODULE = "torch._higher_order_ops.triton_kernel_wrap"
 """Where torch makes graph nodes of calls of Triton kernels."""
+
+BACKENDS_MODULE = "torch._dynamo.backends.registry"
+"""Where torch keeps its back ends by name."""
 
 _PARAMETERS = ("self", "variable", "args", "kwargs", "tx")
 _state = local()
@@ -52,6 +56,19 @@ class TensorDescription:
         wanted = [prod(max(1, size) for size in sizes[place + 1 :]) for place in range(len(sizes))]
         pairs = zip(sizes, self.strides, wanted, strict=True)
         return 0 in sizes or all(size == 1 or stride == want for size, stride, want in pairs)
+
+
+def compile_graph(backend: Any, graph: Any, inputs: Any) -> Any:
+    """Returns the graph as a back end of torch.compile, a function or a name, compiles it."""
+    found = import_module(BACKENDS_MODULE).lookup_backend(backend) if isinstance(backend, str) else backend
+    return found(graph, inputs)
+
+
+def configs_in_graph(graph: Any) -> list[list[dict[str, Any]]]:
+    """Returns the configs of every Triton kernel that a graph calls."""
+    kernels = import_module(WRAP_MODULE).kernel_side_table
+    numbers = [node.kwargs["kernel_idx"] for node in graph.graph.nodes if "kernel_idx" in node.kwargs]
+    return [[config.all_kwargs() for config in kernels.get_kernel(number).configs] for number in numbers]
 
 
 def attach_if_loaded() -> None:

@@ -20,6 +20,7 @@ from tunewright.triton.acceptance.kernels import SUITE, accept_fault, accept_spi
 from tunewright.triton.acceptance.notes import StageNotes
 from tunewright.triton.acceptance.timing import interleaved, medians, sampler
 from tunewright.triton.decorator import autotune
+from tunewright.triton.dynamo import compile_graph, configs_in_graph
 
 FAR = 1 << 40
 """Elements by which a bad config misses its memory."""
@@ -138,13 +139,10 @@ def check_compile(device: DeviceUnderTest, notes: StageNotes) -> None:
     device.adopt(x, y, out)
     tuned[kernel.grid](x, y, out, n)
     decided, graphs = tuned.best_config.all_kwargs(), []
-    from torch._dynamo.backends.registry import lookup_backend  # noqa: PLC0415 - takes seconds
-    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table  # noqa: PLC0415
 
     def keep(graph: Any, inputs: Any) -> Any:
         graphs.append(graph)
-        compiled = device.compile_backend
-        return lookup_backend(compiled)(graph, inputs) if isinstance(compiled, str) else compiled(graph, inputs)
+        return compile_graph(device.compile_backend, graph, inputs)
 
     def add(x: Any, y: Any) -> Any:
         result = torch.empty_like(x)
@@ -153,10 +151,7 @@ def check_compile(device: DeviceUnderTest, notes: StageNotes) -> None:
 
     with device.compiling():
         result = torch.compile(add, backend=keep, fullgraph=True, dynamic=False)(x, y)
-    numbers = [
-        node.kwargs["kernel_idx"] for graph in graphs for node in graph.graph.nodes if "kernel_idx" in node.kwargs
-    ]
-    shown = [[config.all_kwargs() for config in kernel_side_table.get_kernel(number).configs] for number in numbers]
+    shown = [configs for graph in graphs for configs in configs_in_graph(graph)]
     notes.figures |= {"decided": decided, "in the graph": shown}
     notes.expect(shown == [[decided]], f"the graph has {sum(map(len, shown))} configs, not the decided one alone")
     notes.expect(bool(torch.allclose(result, x + y)), "the compiled function computes something else")
