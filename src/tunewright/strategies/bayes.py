@@ -52,7 +52,7 @@ class BayesOptions(msgspec.Struct, frozen=True):
     """Factor on the model's standard deviation: with few trials it is overconfident."""
     reach: float = 2.0
     """Log times are capped this far above the median, in units of the distance from the best to the median."""
-    trees: bool = True
+    trees: bool = False
     """Whether randomized trees predict beside the Gaussian process."""
 
 
