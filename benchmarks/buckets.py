@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import record_spaces as recorder
+import space_kinds as kinds
 from figures import Goal, Report, parser
 from shapes import Floats, Table, record_table
 
@@ -34,7 +35,7 @@ from tunewright.model.trial import Timing, Trial, TrialRequest
 KEPT = recorder.KEPT / "lengths"
 SIDE, LONGEST = 128, 2048
 LENGTHS = sorted({(1 << e) * q // 2 for e in range(12) for q in (2, 3)} & set(range(1, LONGEST + 1)))
-SPACE = recorder.space(
+SPACE = kinds.space(
     {
         "VW": [8, 16],
         "MR": [1, 2, 4, 6, 8, 12],
@@ -51,7 +52,7 @@ SPACE = recorder.space(
 GOALS = (Goal("tunings_over_buckets", "<=", 1.0), Goal("answers_without_tier", "==", 0))
 
 
-@tw.tune(SPACE, backend=recorder.backend("gemm.c"), reference=np.matmul, buckets={"M": "pow2"})
+@tw.tune(SPACE, backend=kinds.backend("gemm", sizes="arguments"), reference=np.matmul, buckets={"M": "pow2"})
 def gemm(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
 
 

@@ -1,9 +1,9 @@
-"""Record whole spaces of this CPU: every config of two kernels in C, built, verified and timed.
+"""Record whole spaces of this CPU: every config of kernels of many kinds in C, built, verified and timed.
 
     python benchmarks/record_spaces.py [--quick] [--json] [--only KERNEL] [--passes N] [--into DIR] [--device NAME]
 
-- gemm: a matrix product with its register block, cache blocks, packing and loop order left open.
-- conv: a picture under 5 x 5 weights, where the compiler makes the vectors: its flags are knobs.
+The kernels are in space_kinds.py: products, convolutions, stencils, sparse matrices, sorting, transforms, counting,
+n bodies, transposes, running sums, searching, softmax.
 
 Every config is built once by the C back end, two at a time, and compared with numpy once. Then all are timed in several
 passes, each in another order, by CPU time: in each pass the least of three bursts of a millisecond. `time_ms` is the
@@ -11,8 +11,8 @@ least over the passes, so that a slow mood of the machine does not stick to the 
 standard deviation over the passes, which tells how much mood there was. `benchmark_ms` is what one pass spent on it.
 
 What is done is kept in the cache: a run that was cut short goes on where it stopped, and `--passes` adds to those made.
-A recording took about 26 minutes a kernel on two cores shared with much other work, nearly all of it for the compiler:
-`compile_ms` and `benchmark_ms` are wall time, several times what idle cores need. `--quick` records a few configs of
+Nearly all of the time is the compiler's. `compile_ms` and `benchmark_ms` are wall time: on cores shared with other
+work, several times what idle cores need. `--quick` records a few configs of
 each into a temporary folder, to see that it works.
 """
 
@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 from figures import Report, parser
 from numpy.typing import NDArray
+from space_kinds import FLAGS, JOBS, Job
 
 import tunewright as tw
-from tunewright.backends import expressions
-from tunewright.backends.host import cpu, digest
+from tunewright.backends.host import cpu
 from tunewright.backends.replay import Recording
 from tunewright.errors import BackendError
 from tunewright.measure.clock import make_sampler
@@ -42,95 +42,11 @@ from tunewright.model.signature import Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 
 KEPT = Path(__file__).resolve().parent.parent / "spaces"
-FLAGS = "-O2 -march=native"
 PASSES, BURSTS = 5, 3
 FEW = 24
 """Configs of a quick recording."""
 
 Floats = NDArray[np.float64]
-
-
-def space(knobs: dict[str, list[Any]], constraints: Sequence[str]) -> tw.Space:
-    """A space whose rules can be kept as text."""
-    return tw.Space(
-        *(tw.Knob(name, values) for name, values in knobs.items()), rules=map(expressions.parse_rule, constraints)
-    )
-
-
-VECTORS = [f"-O3 -mprefer-vector-width={bits}" for bits in (128, 256, 512)]
-GEMM = space(
-    {
-        "VW": [4, 8, 16],
-        "MR": [1, 4, 6, 8, 12],
-        "NR": [1, 2, 3, 4],
-        "KB": [32, 128, 400],
-        "NB": [64, 256],
-        "PACK": [0, 1, 2],
-        "UNROLL": [1, 4],
-        "ORDER": [0, 1],
-    },
-    ["UNROLL == 1 or MR * NR * UNROLL <= 32"],
-)
-CONV = space(
-    {
-        "TX": [32, 64, 128, 256, 512],
-        "TY": [2, 4, 8, 16],
-        "RY": [1, 2, 4],
-        "FUSE": [1, 5, 25],
-        "XU": [1, 4],
-        "COPY": [0, 1],
-        "opt": ["-O2", *VECTORS],
-    },
-    ["RY <= TY", "RY * FUSE <= 50"],
-)
-
-
-def backend(source: str) -> tw.C:
-    return tw.C(f"kernels/{source}", flags=FLAGS, sizes="arguments")
-
-
-@tw.tune(GEMM, backend=backend("gemm.c"), reference=np.matmul)
-def gemm(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
-
-
-def convolved(picture: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
-    return np.einsum("hwvu,vu->hw", np.lib.stride_tricks.sliding_window_view(picture, (5, 5)), weights)
-
-
-@tw.tune(CONV, backend=backend("conv.c"), reference=convolved)
-def conv(picture: tw.In("IH", "IW"), weights: tw.In(5, 5), out: tw.Out("H", "W")): ...
-
-
-@dataclass(frozen=True)
-class Job:
-    """A kernel to record, the shapes of what it reads and writes, and what computes the right result."""
-
-    kernel: tw.Tuned
-    constraints: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    right: Callable[..., NDArray[Any]]
-
-    def args(self) -> list[NDArray[np.float32]]:
-        """The same numbers each time; the last array is for the result."""
-        rng = np.random.default_rng(1)
-        return [rng.standard_normal(shape, dtype=np.float32) for shape in self.shapes]
-
-    @property
-    def mark(self) -> str:
-        """What must be equal to go on with what was done before."""
-        source = self.kernel.backend.path.read_text()
-        knobs = [f"{knob.name} {knob.values}" for knob in self.kernel.space.knobs]
-        return digest(source, FLAGS, cpu().model, *map(str, self.shapes), *knobs, *self.constraints)[:16]
-
-
-def rules(of: tw.Space) -> tuple[str, ...]:
-    return tuple(rule.reason for rule in of.rules)
-
-
-JOBS = {
-    "gemm": Job(gemm, rules(GEMM), ((126, 400), (400, 480), (126, 480)), np.matmul),
-    "conv": Job(conv, rules(CONV), ((128, 504), (5, 5), (124, 500)), convolved),
-}
 
 
 @dataclass(frozen=True)
@@ -191,13 +107,14 @@ class Timed:
 def time_all(job: Job, built: Sequence[Built], folder: Path, passes: int) -> Timed:
     """Verify every config and time it in passes of different order; a pass that is kept is not made again."""
     kernel, args = job.kernel, job.args()
-    expected = job.right(*(array.astype(np.float64) for array in args[:-1]))
+    expected = job.reference(*(array.astype(np.float64) for array in args[:-1]))
+    poison = np.nan if args[-1].dtype.kind == "f" else np.iinfo(args[-1].dtype).max
     visits, wrong = {}, {}
     for i, one in enumerate(told(iter(built), len(built), "loaded and verified")):
         if one.refused:
             continue
         launch = kernel.backend.load(kernel.kernel, Path(one.artifact))
-        args[-1].fill(np.nan)
+        args[-1].fill(poison)
         launch(*args)
         if np.allclose(args[-1], expected, rtol=1e-4, atol=1e-3):
             visits[i] = make_sampler(kernel.backend.timer(launch, args, 1), None)
@@ -260,7 +177,7 @@ def write(path: Path, job: Job, device: str, trials: Sequence[Trial], timed: Tim
     about = json.loads(path.with_suffix(".json").read_text())
     about |= {
         "constraints": list(job.constraints),
-        "shapes": job.shapes,
+        "shapes": [array.shape for array in job.args()],
         "compiler": job.kernel.backend.compiler[1],
         "flags": FLAGS,
         "passes": timed.seconds.shape[1],

@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import record_spaces as recorder
+import space_kinds as kinds
 from figures import Report, parser
 from numpy.typing import NDArray
 
@@ -62,7 +63,7 @@ SHAPES = (
     ((512, 512, 16), (300, 500, 9)),
     ((1024, 128, 128), (700, 96, 100)),
 )
-REDUCED = recorder.space(
+REDUCED = kinds.space(
     {
         "VW": [8, 16],
         "MR": [1, 4, 6, 12],
@@ -83,7 +84,7 @@ Way = Callable[["Table", int], list[int]]
 """Which shapes to tune, given how many."""
 
 
-@tw.tune(REDUCED, backend=recorder.backend("gemm.c"), reference=np.matmul)
+@tw.tune(REDUCED, backend=kinds.backend("gemm", sizes="arguments"), reference=np.matmul)
 def gemm(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
 
 
@@ -260,7 +261,7 @@ def record_table(path: Path, kernel: tw.Tuned, shapes: Sequence[Shape]) -> None:
     configs, rows = list(kernel.space), []
     for m, n, k in shapes:
         recorder.say(f"{m} x {n} x {k}")
-        job = recorder.Job(kernel, recorder.rules(kernel.space), ((m, k), (k, n), (m, n)), np.matmul)
+        job = kinds.Job(kernel, kinds.normal((m, k), (k, n)), kinds.floats(m, n), np.matmul)
         folder = kernel.kernel.cache / "recording" / f"shape-{m}-{n}-{k}-{job.mark}"
         folder.mkdir(parents=True, exist_ok=True)
         built = recorder.build_all(job, configs, folder / "builds.jsonl")
@@ -273,7 +274,7 @@ def record_table(path: Path, kernel: tw.Tuned, shapes: Sequence[Shape]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
     about = {"kernel": "gemm", "device": recorder.device_name(), "compiler": kernel.backend.compiler[1]}
-    path.with_suffix(".json").write_text(json.dumps(about | {"flags": recorder.FLAGS}, indent=1) + "\n")
+    path.with_suffix(".json").write_text(json.dumps(about | {"flags": kinds.FLAGS}, indent=1) + "\n")
 
 
 def lines(said: dict[str, Any]) -> list[str]:

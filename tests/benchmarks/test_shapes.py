@@ -18,7 +18,7 @@ def shapes(monkeypatch):
     import shapes
 
     yield shapes
-    for name in ("shapes", "record_spaces", "figures"):
+    for name in ("shapes", "record_spaces", "space_kinds", "figures"):
         sys.modules.pop(name, None)
 
 

@@ -19,6 +19,7 @@ from tunewright.strategies.candidates import SAMPLE_SIZE, Rows, candidates_for
 from tunewright.strategies.encoding import Encoding
 from tunewright.strategies.neighborhood import cost
 from tunewright.strategies.surrogate import Surrogate, log_improvement
+from tunewright.strategies.tree_model import TreeModel
 
 REFIT_AT = (3, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 130, 165, 210, 270, 340, 430, 540)
 """Numbers of trials at which hyperparameters are refitted."""
@@ -51,6 +52,8 @@ class BayesOptions(msgspec.Struct, frozen=True):
     """Factor on the model's standard deviation: with few trials it is overconfident."""
     reach: float = 2.0
     """Log times are capped this far above the median, in units of the distance from the best to the median."""
+    trees: bool = False
+    """Whether randomized trees predict beside the Gaussian process."""
 
 
 class MeanFunction(Protocol):
@@ -105,6 +108,9 @@ class Bayes:
         self._pending: dict[Config, Rows] = {}
         self._fitted = 0
         self._mean = mean or PowerOfTwoMean(self._encoding, self._options.slope)
+        self._trees = TreeModel(np.random.default_rng(rng.integers(1 << 62))) if self._options.trees else None
+        self._expected: dict[Config, tuple[float, float]] = {}
+        self._to_compare: list[tuple[int, tuple[float, float]]] = []
 
     def ask(self, count: int) -> Sequence[Config]:
         """Returns up to `count` new configs."""
@@ -116,7 +122,10 @@ class Bayes:
             rows = self.candidates.sample(self._rng)
         if not len(rows):
             return None
-        config = self._space.at(self._choose(rows).tolist())
+        row = self._choose(rows)
+        config = self._space.at(row.tolist())
+        if self._trees and not self._is_random:
+            self._expected[config] = self._predictions(row[None])
         self.claim(config)
         return config
 
@@ -154,10 +163,18 @@ class Bayes:
         return np.asarray(rows[int(scores.argmax())])
 
     def _scores(self, rows: Rows, best: float, uncertainty_scale: float) -> NDArray[np.float64]:
-        mean, spread = self._model.predict(self._encoding.points(rows))
-        return log_improvement(
+        points = self._encoding.points(rows)
+        mean, spread = self._model.predict(points)
+        scores = log_improvement(
             mean + self._mean.at(rows), spread * self._mean.uncertainty_scale * uncertainty_scale, best
         )
+        return scores if self._trees is None else self._trees.combine(scores, points, best)
+
+    def _predictions(self, rows: Rows) -> tuple[float, float]:
+        """Returns the values that the process and the trees predict for one row."""
+        points = self._encoding.points(rows)
+        process = float((self._model.predict_mean(points) + self._mean.at(rows))[0])
+        return process, float(self._trees.forest.predict(points)[0][0]) if self._trees else process
 
     def _climb(self, rows: Rows, scores: NDArray[np.float64], best: float) -> tuple[Rows, NDArray[np.float64]]:
         """Hill-climb from the best row of a sample that covers only part of the space."""
@@ -182,6 +199,12 @@ class Bayes:
             self._model.fit(points, values)
         self._model.learn(points, values)
         self._mean.fit(self._model, rows, values, deviation)
+        if self._trees:
+            for index, expected in self._to_compare:
+                if len(place := np.flatnonzero(selected == index)):
+                    self._trees.compare(*expected, float(values[place[0]]))
+            self._to_compare.clear()
+            self._trees.learn(points, values)
         values = values - self._mean.at(rows)
         self._model.revise(values)
         if self._pending:
@@ -219,6 +242,8 @@ class Bayes:
                     continue
                 row = np.array(self._space.rank(trial.config), dtype=np.int32)
                 self.candidates.mark_seen(trial.config)
+            if expected := self._expected.pop(trial.config, None):
+                self._to_compare.append((len(self._rows), expected))
             self._rows.append(row)
             self._logs.append(cost(trial) if trial.works else nan)
 
