@@ -54,4 +54,4 @@ class TreeModel:
         """Returns the log of the expected improvement by both models, from that by the process."""
         mean, spread = self.forest.predict(points)
         own = log_improvement(mean, SPREAD_SCALE * spread, best)
-        return np.logaddexp(np.log(1 - self.weight) + scores, np.log(self.weight) + own)
+        return np.asarray(np.logaddexp(np.log(1 - self.weight) + scores, np.log(self.weight) + own))

@@ -1,0 +1,44 @@
+"""Trees beside the process: weights follow the errors, and a search with both proposes each config once."""
+
+import numpy as np
+
+from tunewright import Config, Knob, Space
+from tunewright.model.trial import Timing, Trial
+from tunewright.strategies.bayes import Bayes, BayesOptions
+from tunewright.strategies.tree_model import TreeModel
+
+SPACE = Space(Knob("a", [1, 2, 4, 8, 16]), Knob("b", [1, 2, 3, 4, 5, 6]), Knob("c", ["x", "y", "z"]))
+
+
+def _seconds(config: Config) -> float:
+    return 1.0 + abs(config["b"] - 4) + (2.0 if config["a"] < 8 else 0.0) + (config["c"] != "y")
+
+
+def _search(seed: int, trials: int) -> list[Config]:
+    search, asked = Bayes(SPACE, np.random.default_rng(seed), BayesOptions(trees=True)), []
+    for _ in range(trials):
+        (config,) = search.ask(1)
+        asked.append(config)
+        search.tell([Trial(config, Timing((_seconds(config),)))])
+    return asked
+
+
+def test_whoever_predicted_better_counts_more() -> None:
+    model = TreeModel(np.random.default_rng(0))
+    assert model.weight == 0.5
+    for _ in range(10):
+        model.compare(1.0, 0.1, 0.0)
+    assert model.weight > 0.6
+    for _ in range(40):
+        model.compare(0.1, 1.0, 0.0)
+    assert model.weight < 0.1
+
+
+def test_a_search_with_trees_finds_the_best_and_repeats_nothing() -> None:
+    asked = _search(seed=3, trials=40)
+    assert len(set(asked)) == 40
+    assert min(map(_seconds, asked)) == 1.0
+
+
+def test_the_same_seed_asks_the_same() -> None:
+    assert _search(seed=5, trials=12) == _search(seed=5, trials=12)
