@@ -266,6 +266,14 @@ def test_writes_past_the_end_and_between_elements_are_seen(dtype):
             assert own.damage() is None
 
 
+def test_nan_past_the_end_is_seen_as_an_unrolled_loop_without_a_remainder_writes_it():
+    own = TensorSet(TensorContents(CallArguments((torch.ones(5), torch.ones(5)), written=frozenset({1}))))
+    own.refresh(0)
+    given, written = (value.as_strided((3,), (1,), 5) for value in own.values)
+    written += 2 * given
+    assert "past the end of its argument 1" in own.damage()
+
+
 def test_an_exceptional_draw_does_not_allow_everything():
     contents = TensorContents(CallArguments((torch.ones(4),)))
     errors = iter([1e-6, 1e-6, 0.5])

@@ -169,22 +169,33 @@ class TensorSet:
 
 def _guarded(like: Any) -> Any:
     """Returns a tensor of the same sizes and strides, not yet filled, in memory that has guards."""
-    memory = torch.empty(_reach(like) * like.element_size() + GUARD_BYTES, dtype=torch.uint8).fill_(0xFF)
+    memory = _guard_pattern(_reach(like) * like.element_size() + GUARD_BYTES)
+    return _lay_over(memory, like)
+
+
+def _guard_pattern(size: int) -> Any:
+    """Returns bytes that are numbers and NaN by turns: what is computed from NaN leaves NaN as it was."""
+    pattern = torch.tensor([0x3C] * 8 + [0xFF] * 8, dtype=torch.uint8)
+    return pattern.repeat(-(-size // len(pattern)))[:size].clone()
+
+
+def _lay_over(memory: Any, like: Any) -> Any:
+    """Returns a tensor of the same sizes and strides over the beginning of memory."""
     return torch.empty(0, dtype=like.dtype).set_(memory.untyped_storage(), 0, like.shape, like.stride())
 
 
 def _has_guards(tensor: Any) -> bool:
-    """Whether all bits are still set past the end of a copy, and between its elements."""
+    """Whether the guards past the end of a copy, and between its elements, are as they were."""
     storage, end = tensor.untyped_storage(), _reach(tensor) * tensor.element_size()
     memory = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
-    if bool((memory[end:] != 0xFF).any()):
+    pattern = _guard_pattern(len(memory))
+    if not torch.equal(memory[end:], pattern[end:]):
         return False
     if tensor.numel() == _reach(tensor):
         return True
     memory = memory.clone()
-    own = bits_of(torch.empty(0, dtype=tensor.dtype).set_(memory.untyped_storage(), 0, tensor.shape, tensor.stride()))
-    own.fill_(0xFF if own.dtype == torch.uint8 else -1)
-    return bool((memory == 0xFF).all())
+    bits_of(_lay_over(memory, tensor)).copy_(bits_of(_lay_over(pattern, tensor)))
+    return bool(torch.equal(memory, pattern))
 
 
 def _reach(tensor: Any) -> int:
