@@ -6,6 +6,7 @@ from tunewright.backends.c import C
 from tunewright.backends.python import Python
 from tunewright.cases.case import Case
 from tunewright.errors import NoDecision, NothingWorked, TunewrightError
+from tunewright.kernel.declaration import TuneOptions
 from tunewright.kernel.tuned import Tuned, tune
 from tunewright.lazy_names import lazy_names
 from tunewright.model.signature import In, InOut, Out
@@ -48,6 +49,7 @@ __all__ = [
     "Seconds",
     "Session",
     "Space",
+    "TuneOptions",
     "Tuned",
     "TunewrightError",
     "Variant",

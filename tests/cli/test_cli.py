@@ -53,8 +53,10 @@ def test_tune_show_explain_trials_and_space_in_turn(here) -> None:
     tuned = tunewright("tune", "kernels.py:total", "--budget", "7", cwd=here)
     assert "7 configs" in tuned.stderr
     assert "decided" in tuned.stderr
-    again = tunewright("tune", "kernels.py:total", cwd=here)
+    again = tunewright("tune", "kernels.py:total", "--budget", "8", cwd=here)
     assert "already decided" in again.stdout
+    assert "the budget was not used; add --more" in again.stdout
+    assert "none failed" in tunewright("trials", "total", "--failed", cwd=here).stdout
     shown = tunewright("show", cwd=here).stdout
     assert "total" in shown
     assert "N=64" in shown
@@ -265,3 +267,10 @@ def test_help_names_every_command(here) -> None:
         assert name in said
         assert "--json" in tunewright(name, "--help", cwd=here).stdout
     assert tunewright("--version", cwd=here).stdout.startswith("tunewright")
+
+
+@pytest.mark.parametrize("words", [("show",), ("trials",), ("explain", "total"), ("report",)])
+def test_a_store_that_is_not_there_is_said_and_not_made(words, here) -> None:
+    said = tunewright(*words, "--store", "nowhere.sqlite", cwd=here, status=2).stderr
+    assert "there is no store nowhere.sqlite" in said
+    assert not (here / "nowhere.sqlite").exists()

@@ -112,3 +112,12 @@ def test_a_name_must_be_one_of_a_function(name, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(command, ["init", name]).exit_code == 2
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["double", "main", "UNROLL"])
+def test_a_name_that_c_does_not_allow_is_refused(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(command, ["init", name])
+    assert done.exit_code == 2
+    assert "choose another NAME" in done.output
+    assert CliRunner().invoke(command, ["init", name, "--kind", "python"]).exit_code == 0

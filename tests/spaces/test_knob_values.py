@@ -52,7 +52,7 @@ def test_values_are_plain_python(given, plain) -> None:
         ([object()], "a bool, int, float or str"),
         ([1.0, float("nan")], "NaN"),
         ([Layout.ROWS, "ROWS"], "twice"),
-        (3, "not iterable"),
+        (3, "needs a list of values"),
     ],
 )
 def test_other_values_are_refused_with_the_name_of_the_knob(values, reason) -> None:

@@ -81,7 +81,8 @@ class C:
 
     Arrays arrive as pointers, ints as `int64_t`, floats as `double`. Each knob is a macro (`-DTILE=32`); a knob
     whose values begin with a dash is a flag. Each named dimension is a macro too, or with `sizes="arguments"` an
-    `int64_t` argument after the others, so that one build serves every size. `BuildOptions` lists the other options.
+    `int64_t` argument after the others, so that one build serves every size. `flags` replace `-O3 -march=native`;
+    `-shared -fPIC` are always added. `BuildOptions` lists the other options.
 
     Example: `C(sources=["src/heat.cpp", "src/damp.c"], include=["include"], libraries=["openblas"])`
     """

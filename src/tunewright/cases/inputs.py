@@ -108,7 +108,9 @@ class Inputs(msgspec.Struct, frozen=True):
             role = parameter.role
             if role is not None and role.dims:
                 if missing := [d for d in role.dims if isinstance(d, str) and d not in dims]:
-                    raise SignatureError(f"no size given for {', '.join(missing)} of {parameter.name}")
+                    given = ", ".join(f"{name}={size}" for name, size in dims.items()) or "no sizes"
+                    needed = f"{parameter.name} needs a size for {', '.join(missing)}"
+                    raise SignatureError(f"{needed}, as in {missing[0]}=512; given: {given}")
                 recipes.append(Array(tuple(d if isinstance(d, int) else dims[d] for d in role.dims), dtype))
             elif parameter.name in dims:
                 recipes.append(Scalar(dims[parameter.name]))

@@ -33,6 +33,14 @@ TAKEN = frozenset(
 )
 """Names that the files use themselves."""
 
+_C_WORDS = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false
+alignas alignof constexpr nullptr typeof main N UNROLL i j
+"""
+C_NAMES = frozenset(_C_WORDS.split())
+"""Names that a C function cannot have in the file of `--kind c`: words of the language, and what the file uses."""
+
 _TEST = {"python -m pytest test_NAME.py": "is it right? needs pytest"}
 _NEXT = {
     "tunewright tune NAME.py:NAME": "search; Ctrl-C keeps what was found",
@@ -70,6 +78,8 @@ def init(name: str, kind: str) -> None:
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise click.UsageError(f"{name!r} cannot be the name of a function; use letters, digits and _")
+    if kind == "c" and name in C_NAMES:
+        raise click.UsageError(f"{name!r} cannot be the name of the C function; choose another NAME")
     if name in TAKEN:
         raise click.UsageError(f"{name!r} is the name of something that the files use; choose another NAME")
     files = {Path(file.replace("NAME", name)): text.replace("NAME", name) for file, text in FILES[kind].items()}

@@ -9,7 +9,7 @@ import click
 
 from tunewright.cases.inputs import Inputs
 from tunewright.cli import output
-from tunewright.cli.targets import load_tunable, load_tunables, make_session
+from tunewright.cli.targets import load_tunable, load_tunables, session_to_read
 from tunewright.errors import NoDecision, TunewrightError
 from tunewright.kernel.tuned import Tuned
 from tunewright.model.key import Key
@@ -38,7 +38,7 @@ def recorded_calls(targets: Sequence[str], store: str | None) -> Iterator[tuple[
     is only shown: whoever can write to the store would otherwise choose what runs here.
     """
     kernels = {kernel.name: kernel for target in targets for kernel in load_tunables(target)}
-    session = make_session(None, {"store": store})
+    session = session_to_read(store)
     backing = locations.open_authoritative(session.settings.store_location)
     misses = list(backing.misses()) if isinstance(backing, RecordsMisses) else []
     if not misses:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tunewright.cli import output
-from tunewright.cli.targets import make_session, store_option
+from tunewright.cli.targets import session_to_read, store_option
 from tunewright.dashboard import ReportLimits, SavedReport, Views, render_report
 from tunewright.errors import StoreError
 from tunewright.ports.store import Store
@@ -75,7 +75,7 @@ def _views(options: dict[str, Any]) -> Views:
     if bundles and options["store"] is None:
         store, name = bundles[0], bundles[0].path.name
     else:
-        session = make_session(None, {"store": options["store"]})
+        session = session_to_read(options["store"])
         store, name = locations.open_authoritative(session.settings.store_location), session.settings.store_name
     return Views(store, name, bundles=bundles, quarantined=quarantined, reports=reports)
 
@@ -110,7 +110,7 @@ def keep(filed: tuple[Path, ...], store: str | None) -> None:
     FILED are outputs of `triton prebuild --json`, `mlir steps --json` and `torch doctor --json`; their content tells
     which.
     """
-    session = make_session(None, {"store": store})
+    session = session_to_read(store)
     backing = locations.open_authoritative(session.settings.store_location)
     if not isinstance(backing, KeepsNamespaces):
         raise StoreError(f"{session.settings.store_name} cannot store reports; use `report --with FILE`")

@@ -9,7 +9,7 @@ import click
 
 from tunewright.cli import output
 from tunewright.cli.completion import complete_kernel
-from tunewright.cli.targets import json_option, make_session, store_option
+from tunewright.cli.targets import json_option, session_to_read, store_option
 from tunewright.errors import NoDecision
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
@@ -30,7 +30,7 @@ def show(kernel: str | None, plot: Path | None, prefix: str, **options: Any) -> 
 
     For all kernels, or for KERNEL. Exit status 1 if nothing is decided.
     """
-    session = make_session(None, {"store": options["store"]})
+    session = session_to_read(options["store"])
     if plot is not None:
         key = select_key(session, kernel, prefix)
         trials = list(session.store.trials(key))

@@ -10,7 +10,7 @@ import click
 
 from tunewright.cli import output
 from tunewright.cli.completion import complete_kernel
-from tunewright.cli.targets import json_option, make_session, store_option
+from tunewright.cli.targets import json_option, session_to_read, store_option
 from tunewright.errors import NoDecision, WireError
 from tunewright.interop import findings, moe
 from tunewright.interop.audit import AuditReport, audit_tables
@@ -115,7 +115,7 @@ def export(kernel: str, folder: Path, title: str, tool: str, device: str, **opti
 
     `tunewright.interop.moe.seeds(FILE)` does the opposite: it makes the rows of such a table the first configs to try.
     """
-    store = make_session(None, {"store": options["store"]}).store
+    store = session_to_read(options["store"]).store
     decisions = [decision for decision in store.decisions(kernel) if device in decision.key.device.model]
     if not decisions:
         raise NoDecision(f"nothing is decided for {kernel}; `tunewright show` lists what is")

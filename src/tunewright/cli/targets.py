@@ -176,3 +176,10 @@ def make_session(
     if kernel is not None:
         kernel.using(session)
     return session
+
+
+def session_to_read(store: str | None) -> Session:
+    """Returns a session for a command that only reads; a file that is not there is an error, and is not made."""
+    if store and ":" not in store and "," not in store and not Path(store).exists():
+        raise click.UsageError(f"there is no store {store}; leave out --store to read the one of the settings")
+    return make_session(None, {"store": store})

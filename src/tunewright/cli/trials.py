@@ -12,7 +12,7 @@ from tunewright.backends.replay import Recording
 from tunewright.cli import output
 from tunewright.cli.completion import complete_kernel
 from tunewright.cli.show import select_key
-from tunewright.cli.targets import json_option, make_session, store_option
+from tunewright.cli.targets import json_option, session_to_read, store_option
 from tunewright.model.key import Key
 from tunewright.model.trial import Failure, Trial
 from tunewright.report import formatting
@@ -39,7 +39,7 @@ def trials(kernel: str | None, failed: bool, best: int, **options: Any) -> None:
 
     If KERNEL has several problems, the one with most trials, unless --key names another.
     """
-    session = make_session(None, {"store": options["store"]})
+    session = session_to_read(options["store"])
     key = select_key(session, kernel, options["prefix"])
     recorded = list(session.store.trials(key))
     if options["save"]:
@@ -54,9 +54,14 @@ def trials(kernel: str | None, failed: bool, best: int, **options: Any) -> None:
         output.print_json({"digest": key.digest, "trials": selected})
         return
     output.echo(f"{key.kernel}  {key.signature} · {formatting.counted(len(recorded), 'trial')}", "bold")
-    output.print_table(("config", "outcome", "build", "run"), (_row(key, trial) for trial in selected))
+    if failed and not selected:
+        output.echo("none failed")
+    else:
+        output.print_table(("config", "outcome", "build", "run"), (_row(key, trial) for trial in selected))
     if omitted:
         output.echo(f"and {omitted} more; --best 0 lists all")
+    for other in sorted(set(session.store.keys(kernel)) - {key}, key=lambda other: (other.kernel, other.digest)):
+        output.echo(f"also tried: {other.kernel}  {other.signature}  --key {other.digest[:10]}")
 
 
 def _row(key: Key, trial: Trial) -> list[str]:

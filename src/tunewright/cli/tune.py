@@ -115,7 +115,7 @@ def tune_calls(kernel: Tuned | DispatchedOperator, calls: Iterable[list[Any]], t
         for args in calls:
             stored = None if fresh or more else session.find_decision(kernel.problem(args))
             if stored is not None and (stored.evidence is None or stored.evidence.complete):
-                answers.append(_answer(session, stored, as_json, known=True))
+                answers.append(_answer(session, stored, as_json, known=True, budgeted=bool(budget)))
                 continue
             own = Budget(limit.trials, limit.seconds) if limit else session.budget()
             if more and own.trials is not None:  # that many again
@@ -165,11 +165,13 @@ def _search(kernel: Tuned | DispatchedOperator, args: list[Any], budget: Budget 
         raise
 
 
-def _answer(session: Session, decision: Decision, as_json: bool, *, known: bool) -> Any:
+def _answer(session: Session, decision: Decision, as_json: bool, *, known: bool, budgeted: bool = False) -> Any:
     """Prints a decision that was known before; returns one as JSON if that is asked for."""
     if as_json:
         return {"decision": output.to_builtins(decision), "counts": dict(session.counts), "known": known}
     if known:
         output.echo(f"{decision.key.kernel}  {decision.key.signature}")
         output.echo(f"already decided  {verdict(decision)}  (--more continues the search, --fresh starts over)")
+        if budgeted:
+            output.echo("the budget was not used; add --more to spend it on this kernel")
     return None

@@ -12,6 +12,7 @@ from tunewright.backends.host import digest, function_digest
 from tunewright.backends.python import Python
 from tunewright.cases.case import Case, MakeInputs
 from tunewright.errors import SignatureError
+from tunewright.kernel.option_checks import check_options
 from tunewright.kernel.seeds import Seeds
 from tunewright.measure.clock import Regime
 from tunewright.model.key import CHECKED_BY_DEFAULT
@@ -95,6 +96,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     session: Session | None = None
 
     def __post_init__(self) -> None:
+        check_options(msgspec.structs.asdict(self))
         if self.precision not in ("double", "same"):
             raise SignatureError(f'precision is "double" or "same", not {self.precision!r}')
         if self.regime not in set(Regime):

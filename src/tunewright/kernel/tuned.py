@@ -343,7 +343,7 @@ def _rebuild(
 
 
 def tune(space: Space, **options: Unpack[TuneOptions]) -> Callable[[Callable[Params, Result]], Tuned[Params, Result]]:
-    """Makes a function a tuned kernel; `TuneOptions` lists all options.
+    """Makes a function a tuned kernel.
 
     Type checkers check calls of the kernel against the function. For them, write roles as
     `x: Annotated[NDArray[np.float32], In("N")]`, and give knobs a default, since calls omit them.
@@ -359,3 +359,7 @@ def tune(space: Space, **options: Unpack[TuneOptions]) -> Callable[[Callable[Par
     except TypeError as error:
         raise SpaceError(f"{error}; tune takes {', '.join(sorted(Declaration.__struct_fields__))}") from error
     return lambda function: Tuned(function, space, declaration)
+
+
+if tune.__doc__ and TuneOptions.__doc__:  # neither is there with `python -OO`
+    tune.__doc__ += f"\n    {TuneOptions.__doc__.strip()}\n"

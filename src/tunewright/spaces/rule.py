@@ -36,7 +36,7 @@ class Knob:
     """
 
     def __init__(self, name: str, values: Iterable[Any] | Range, *, numerics: Iterable[Any] = ()) -> None:
-        if not name.isidentifier() or name == VARIANT:
+        if not isinstance(name, str) or not name.isidentifier() or name == VARIANT:
             raise SpaceError(f"a knob's name is an identifier other than {VARIANT!r}, not {name!r}")
         self.name, self.range = name, values if isinstance(values, Range) else None
         self.members: dict[str, Enum] = {}
@@ -48,6 +48,8 @@ class Knob:
 
     def _listed(self, values: Iterable[Any]) -> tuple[Value, ...]:
         """Returns listed values as plain ones, and keeps the members of enums."""
+        if not isinstance(values, Iterable):
+            raise SpaceError(f"knob {self.name!r} needs a list of values, not {values!r}: Knob({self.name!r}, [...])")
         try:
             given = list(values)
             allowed = tuple(plain(value) for value in given)
@@ -192,3 +194,10 @@ class Rule:
         except _EVALUATION_ERRORS as error:
             settings = ", ".join(f"{name}={value!r}" for name, value in zip(self.reads, values, strict=True))
             raise SpaceError(f"rule {self.reason!r} raised {type(error).__name__}: {error} at {settings}") from error
+
+
+def require_kind(what: str, given: Iterable[Any], kind: type, example: str) -> None:
+    """Raises if one of the parts that a space was given is of another kind; `example` shows how one is written."""
+    for part in given:
+        if not isinstance(part, kind):
+            raise SpaceError(f"{what} are written as {what}=[{example}], not as {part!r}")

@@ -15,7 +15,7 @@ from tunewright.spaces.config import VARIANT, Config, Value, plain
 from tunewright.spaces.feature import Feature
 from tunewright.spaces.grid import Grid, Indices
 from tunewright.spaces.ranges import Range
-from tunewright.spaces.rule import Knob, Rule
+from tunewright.spaces.rule import Knob, Rule, require_kind
 
 __all__ = ["Knob", "Range", "Rule", "Space", "Variant"]
 
@@ -60,6 +60,9 @@ class Space:
         self.variants = tuple(variants)
         if not all(isinstance(knob, Knob) for knob in knobs):
             raise SpaceError('a space is made of knobs: Space(Knob("tile", [16, 32]), rules=[...], variants=[...])')
+        require_kind("rules", self.rules, Rule, 'Rule("a <= b", lambda a, b: a <= b)')
+        require_kind("variants", self.variants, Variant, 'Variant("tiled", Knob("tile", [16, 32]))')
+        require_kind("features", self.features, Feature, 'Feature("area", lambda a, b: a * b)')
         if not knobs and not self.variants:
             raise SpaceError("a space needs at least one knob or variant")
         self._require_unique("variants", [variant.name for variant in self.variants])
