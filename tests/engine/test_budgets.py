@@ -169,6 +169,17 @@ def test_the_fewest_rounds_of_a_final_are_kept_where_more_would_take_half() -> N
     assert 1 + 14 * 0.9 <= 30 - budget.allowance().most <= 15
 
 
+def test_a_final_is_given_the_time_that_a_worker_takes_to_start_here() -> None:
+    clock = Hours()
+    budget = Budget(seconds=30.0, clock=clock)
+    clock.now += 6
+    budget.learn(trial(0.1, 2.0))
+    assert budget.start_seconds == 4
+    clock.now += 1
+    budget.learn(trial(0.1, 0.5))
+    assert budget.start_seconds == 4
+
+
 @pytest.mark.slow
 @pytest.mark.clock("a config must run for a quarter of the budget")
 def test_a_config_that_runs_until_the_budget_ends_is_recorded_and_said_and_skipped(caplog) -> None:

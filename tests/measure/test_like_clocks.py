@@ -35,6 +35,12 @@ def test_slow_finalists_are_raced_by_one_clock(tmp_path) -> None:
     assert race.clock == "wall"
 
 
+def test_a_race_ends_by_itself_before_its_process_is_ended(tmp_path) -> None:
+    options = RaceOptions(rounds=10_000, seconds=600.0, fixed=True, until=time.time() + 1.0)
+    race = evaluator_of(0.03, tmp_path).race([COMPUTES, WAITS], options)
+    assert all(standing.samples for standing in race.standings)
+
+
 def test_slow_finalists_that_compute_are_raced_by_their_cpu_time(tmp_path) -> None:
     race = evaluator_of(0.03, tmp_path).race([COMPUTES], RaceOptions(rounds=2, seconds=1.0, fixed=True))
     assert race.clock == "thread"

@@ -19,7 +19,7 @@ MIN_FINAL_SECONDS = 1.5
 """Seconds that are kept for it at least: a worker must start and judge every finalist anew."""
 
 START_SECONDS = 1.0
-"""About how long a worker takes to start."""
+"""How long a worker takes to start at least; the first trial shows how long here."""
 
 FINAL_LAUNCHES = 24
 """Launches in the race of two slow finalists."""
@@ -46,6 +46,7 @@ class Budget:
         self._clock, self._started = clock, clock()
         self._costs: deque[float] = deque(maxlen=RECENT_TRIALS)
         self._fastest = self._first = 0.0
+        self.start_seconds = 0.0
         self._compiles_late: bool | None = None
 
     def left(self) -> float:
@@ -57,8 +58,8 @@ class Budget:
         """Seconds that are kept for the final race: for its fewest rounds if more take over half; none if these do."""
         if self.seconds is None:
             return 0.0
-        least = START_SECONDS + 1.1 * (1 + FIRST_TEST) * (self._first + self._fastest)
-        needed = max(MIN_FINAL_SECONDS, FINAL_SHARE * self.seconds, START_SECONDS + FINAL_LAUNCHES * self._fastest)
+        least = self.start_seconds + 1.1 * (1 + FIRST_TEST) * (self._first + self._fastest)
+        needed = max(MIN_FINAL_SECONDS, FINAL_SHARE * self.seconds, self.start_seconds + FINAL_LAUNCHES * self._fastest)
         return next((seconds for seconds in (needed, least) if seconds <= self.seconds / 2), 0.0)
 
     def grant(self, count: int = 1, *, essential: bool = False) -> int:
@@ -77,7 +78,9 @@ class Budget:
 
     def learn(self, trial: Trial) -> None:
         """Takes in what a trial cost."""
-        self._costs.append(trial.build_seconds + trial.run_seconds)
+        cost = trial.build_seconds + trial.run_seconds
+        self._costs.append(cost)
+        self.start_seconds = self.start_seconds or max(START_SECONDS, self._clock() - self._started - cost)
         if trial.works:
             self._first = self._first or trial.seconds
             self._fastest = min(self._fastest or trial.seconds, trial.seconds)

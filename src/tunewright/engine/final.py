@@ -32,6 +32,9 @@ UNRACED_GAIN = 1.1
 """How much faster than the default a config must be beyond doubt to be chosen without a race: trials were not timed in
 the same moments."""
 
+RETURN_SECONDS = 0.3
+"""Seconds before the end of the budget at which a race ends by itself; one that does not is ended without a result."""
+
 MIN_LOAD_SECONDS, MIN_ROUND_SECONDS = 0.05, 3e-3
 """About how long a fast finalist takes to be judged, and its sample; of slow ones it is a launch."""
 
@@ -74,7 +77,7 @@ class Final:
 
     def _decide_in_time(self) -> Decision:
         """Decides by the trials, because the budget leaves no time for a race."""
-        why = f"the budget of {self._budget.seconds:g} s left no time to race finalists"
+        why = f"the budget of {self._budget.seconds:g} s left no time to race finalists long enough"
         if not any(trial.works for trial in self._adjudicator.judged_trials):
             self._select_and(self._try_again)
         return self._decide_by_trials(why)
@@ -149,6 +152,7 @@ class Final:
         if race.tested:
             self.raced = (configs, race)
         elif not race.is_empty:
+            self._out_of_time = self._budget.seconds is not None
             log.warning("%s: the race of the finalists was too short, so their trials decide", self._name)
         return misled
 
@@ -161,7 +165,7 @@ class Final:
         if left == inf:
             return configs, inf
         oracle = getattr(self._attempt, "oracle_seconds", 0.0)
-        left -= START_SECONDS + (1 + FIRST_TEST) * oracle
+        left -= max(START_SECONDS, self._budget.start_seconds) + (1 + FIRST_TEST) * oracle
         launches = {trial.config: trial.seconds for trial in self._adjudicator.trials}
         chosen: list[Config] = []
         for config in configs:
@@ -180,6 +184,8 @@ class Final:
         seconds = min(limit, max(2.0, share, self._adjudicator.seconds_for(configs)))
         ends = 0.0 if limit == inf else max(1.0, self._budget.left())
         options = RaceOptions(seconds=seconds, seed=self._seed, span=min(share, seconds) / 2, limit=ends)
+        if ends:
+            options = msgspec.structs.replace(options, until=time.time() + ends - RETURN_SECONDS)
         if len(configs) > 1:
             return options
         return msgspec.structs.replace(options, rounds=PROTECTED_ROUNDS, fixed=True, span=0.0)

@@ -155,7 +155,7 @@ class Evaluator:
         if self._compiles_late is not None:
             return inf if self._compiles_late else allowance.usual
         if request.essential and self._may_compile:  # what its worker took to start is gone
-            return max(allowance.usual, min(allowance.most, allowance.until - time.time()))
+            return max(allowance.usual, allowance.until - time.time() if allowance.until else allowance.most)
         return max(allowance.usual, allowance.most / 3)
 
     @property
@@ -269,7 +269,11 @@ class Evaluator:
             self.workload.renew()
             finalists.load(options.seconds / (2 * len(configs)))
             monitor = ConditionsMonitor()
-            slowest = max((candidate.launch_seconds for candidate in finalists.candidates), default=0.0)
+            launches = [candidate.launch_seconds for candidate in finalists.candidates]
+            slowest = max(launches, default=0.0)
+            if options.until:  # what this process took to start is gone; a last check of each is to come
+                left = options.until - time.time() - slowest - sum(launches)
+                options = msgspec.structs.replace(options, seconds=min(options.seconds, left))
             hurried = finalists.hurried
             schedule = self._hurried_schedule(slowest, new_draw()) if hurried else self._schedule(always_new=True)
             while finalists.numbers:

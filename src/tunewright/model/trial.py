@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from math import inf
 from typing import Annotated
 
 import msgspec
@@ -127,14 +126,14 @@ class Incumbent(msgspec.Struct, frozen=True):
 class Allowance(msgspec.Struct, frozen=True):
     """How long a trial may take by the budget: its runs should end after `usual` seconds, all of it after `most`.
 
-    `until` is the time of day at which `most` ends. `compiles_late` says whether earlier configs took longer at their
-    first launch than at the second, if that is known.
+    `until` is the time of day at which `most` ends, if known. `compiles_late` says whether earlier configs took longer
+    at their first launch than at the second, if that is known.
     """
 
     usual: float
     most: float
     compiles_late: bool | None = None
-    until: float = inf
+    until: float = 0.0
 
 
 class TrialRequest(msgspec.Struct, frozen=True, omit_defaults=True):
