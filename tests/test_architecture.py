@@ -57,7 +57,7 @@ TUNING = [
     "backends.host", "backends.foreign_devices", "stores.fallback", "stores.singleflight", "stores.leases",
     "cases.inputs", "kernel.workloads", "measure.evaluator", "measure.audit", "kernel.seeds", "stores.seal",
     "engine.budget", "pools.serial", "strategies.random", "stores.prior",
-    "engine.journal", "engine.trying", "engine.stopping", "engine.search_loop", "engine.decide", "engine.final",
+    "engine.journal", "stores.trying", "engine.stopping", "engine.search_loop", "engine.decide", "engine.final",
     "measure.kernel_workload", "cases.arguments", "cases.contents", "cases.validation", "cases.tolerance",
     "measure.judge", "stores.file_lock", "cases.expected", "cases.foreign_arrays", "measure.kernel_candidate",
     "measure.case_check", "measure.clock", "engine.repeated_failures", "measure.race", "stats", "measure.noise",

@@ -22,14 +22,7 @@ from tunewright.errors import DeviceLost, NoDecision, StoreError, WireError, Wri
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Limits
 from tunewright.model.decision import Decision, Problem, Tier
-from tunewright.model.event import (
-    DecisionMade,
-    Event,
-    Listener,
-    LookupMissed,
-    SearchStarted,
-    TrialFinished,
-)
+from tunewright.model.event import DecisionMade, Event, Listener, LookupMissed, SearchStarted, TrialFinished
 from tunewright.model.key import Key
 from tunewright.ports import plugins
 from tunewright.ports.pool import Attempt, Pool
@@ -264,7 +257,8 @@ class Session:
         plan = self._plan(problem, budget, incumbent, fresh=fresh)
         problem, journal, resumed = plan.problem, plan.journal, len(plan.journal.known)
         self.emit(SearchStarted(problem, settings.strategy, plan.max_trials(), budget.seconds, resumed))
-        adjudicator = Adjudicator(problem, journal, incumbent, bitwise=settings.deterministic)
+        proven = incumbent if earlier is not None and _complete(earlier) else None  # else it does not stay on a tie
+        adjudicator = Adjudicator(problem, journal, proven, bitwise=settings.deterministic)
         final = Final(adjudicator, attempt, self.emit, settings.seed, budget)
         interrupted: KeyboardInterrupt | None = None
         _tell_crashed(attempt, journal)
@@ -286,7 +280,7 @@ class Session:
         if interrupted:
             raise interrupted
         if final.raced is not None and decision == decided and decided.key not in self._unpublished:
-            self._keep_transcript(problem, decided, final.raced, incumbent, attempt)
+            self._keep_transcript(problem, decided, final.raced, proven, attempt)
         return decision
 
     @property

@@ -226,8 +226,22 @@ def test_more_searches_on_and_fresh_starts_over(here) -> None:
 
 def test_a_decision_that_could_not_be_kept_is_no_success(here) -> None:
     (here / "file").write_text("")
-    said = tunewright("tune", "kernels.py:total", "--store", "file/x.sqlite", cwd=here, status=2).stderr
-    assert "cannot read" in said or "not kept" in said
+    command = ["tune", "kernels.py:total", "--store", "file/x.sqlite", "--budget", "2"]
+    done = tunewright(*command, "--json", "--progress", cwd=here, status=2)
+    assert done.stderr.index("the result will be printed, but not stored") < done.stderr.index("1 trial")
+    answer = json.loads(done.stdout)
+    assert answer["decision"]["config"]
+    assert (answer["stored"], "not kept" in answer["note"]) == (False, True)
+
+
+@pytest.mark.parametrize("options", [["--json"], []])
+def test_the_best_command_line_is_printed_even_if_it_is_not_stored(here, options) -> None:
+    (here / "file").write_text("")
+    command = ["command", "expr {t} + 1", "--knob", "t=1,2", "--check", "none", "--budget", "2"]
+    done = tunewright(*command, "--store", "file/x.sqlite", *options, cwd=here, status=2)
+    line = json.loads(done.stdout)["command"] if options else done.stdout.splitlines()[-1]
+    assert line in ("expr 1 + 1", "expr 2 + 1")
+    assert "not kept" in done.stderr
 
 
 def test_a_kernels_own_session_is_respected(here) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 import tunewright as tw
 from tunewright.engine.budget import FINAL_SHARE, Budget
-from tunewright.model.trial import Timing, Trial
+from tunewright.model.event import TrialFinished
+from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.spaces.config import Config
 
 
@@ -137,16 +138,66 @@ def test_a_slow_kernel_that_computes_only_at_first_is_not_chosen(wrong_after) ->
     assert not decision.config["lazy"]
 
 
-def test_a_trial_that_the_budget_ends_is_no_failure() -> None:
-    session = tw.Session(store="memory:", min_expected_gain=0.0)
+def stopped(seconds, stage=Stage.TIME):
+    return Trial(Config(a=2), Failure(stage, Kind.STOPPED, ""), run_seconds=seconds)
 
-    @tw.tune(tw.Space(tw.Knob("way", [0, 1])), budget="3s", session=session, reference=lambda a: a * 2)
+
+def test_a_trial_that_the_budget_ends_is_no_failure_unless_it_took_far_too_long() -> None:
+    budget = Budget(seconds=40.0, clock=Hours())
+    assert not budget.is_hung(stopped(39.0))  # it is the first
+    budget.learn(trial(1e-3, 2.0))
+    assert budget.is_hung(stopped(11.0))
+    assert not budget.is_hung(stopped(9.0))
+    assert not budget.is_hung(stopped(11.0, Stage.WAIT))
+    budget.learn(trial(1e-3, 4.0))
+    assert not budget.is_hung(stopped(11.0))
+
+
+def test_a_trial_is_ended_before_it_takes_the_time_of_the_final_race() -> None:
+    clock = Hours()
+    budget = Budget(seconds=40.0, clock=clock)
+    assert budget.allowance().most == 40.0  # without a config that works there is no race
+    budget.learn(trial(1e-3, 2.0))
+    clock.now += 10
+    assert budget.allowance().most == 20.0
+    assert budget.allowance(final=True).most == 30.0
+
+
+def test_the_fewest_rounds_of_a_final_are_kept_where_more_would_take_half() -> None:
+    budget = Budget(seconds=30.0, clock=Hours())
+    budget.learn(trial(0.9, 1.8))
+    assert 1 + 14 * 0.9 <= 30 - budget.allowance().most <= 15
+
+
+def test_a_final_is_given_the_time_that_a_worker_takes_to_start_here() -> None:
+    clock = Hours()
+    budget = Budget(seconds=30.0, clock=clock)
+    clock.now += 6
+    budget.learn(trial(0.1, 2.0))
+    assert budget.start_seconds == 4
+    clock.now += 1
+    budget.learn(trial(0.1, 0.5))
+    assert budget.start_seconds == 4
+
+
+@pytest.mark.slow
+@pytest.mark.clock("a config must run for a quarter of the budget")
+def test_a_config_that_runs_until_the_budget_ends_is_recorded_and_said_and_skipped(caplog) -> None:
+    session, runs = tw.Session(store="memory:", min_expected_gain=0.0), []
+
+    @tw.tune(tw.Space(tw.Knob("way", [0, 1])), budget="12s", session=session, reference=lambda a: a * 2)
     def kernel(a: tw.In("N"), *, way=0):
-        time.sleep(30 * way)
+        time.sleep(60 * way)
         return a * 2
 
     decision, elapsed = timed(kernel)
     assert decision.config["way"] == 0
-    assert decision.evidence.failures == 0
     assert elapsed < 20
-    assert [trial.config["way"] for trial in session.store.trials(decision.key)] == [0]
+    assert decision.evidence.failures == 1
+    hung = [trial.outcome for trial in session.store.trials(decision.key) if not trial.works]
+    assert [failure.kind for failure in hung] == [Kind.HUNG]
+    assert "until the budget ended it" in hung[0].reason
+    assert "way=1 hung" in caplog.text
+    session.listeners.append(runs.append)
+    kernel.tune(np.ones(4))
+    assert not [run for run in runs if isinstance(run, TrialFinished) and not run.replayed and not run.trial.works]

@@ -285,6 +285,29 @@ def test_an_interrupted_run_does_not_replace_what_it_was_not_compared_with() -> 
     assert store.get(KEY).config == Config(tile=6)
 
 
+def test_what_an_interrupted_run_decided_gives_way_to_the_default_on_a_tie() -> None:
+    store = MemoryStore()
+    with pytest.raises(KeyboardInterrupt):
+        session(store, listeners=[Stop(3)]).tune(PROBLEM, Raced(times=TIMES | {2: 1e-4}))
+    assert store.get(KEY).config == Config(tile=2)
+    later = session(store, trials=3).tune(PROBLEM, Raced(times=dict.fromkeys(TIMES, 6e-3)))
+    assert later.config == Config(tile=1)
+    assert "no gain over the default" in later.evidence.notes
+
+
+def test_what_a_complete_run_decided_stays_on_a_tie() -> None:
+    store = MemoryStore()
+    session(store).tune(PROBLEM, Raced())
+    assert session(store, trials=3).tune(PROBLEM, Raced(times=dict.fromkeys(TIMES, 6e-3))).config == Config(tile=6)
+
+
+def test_an_interrupted_run_chooses_nothing_that_is_only_a_little_faster() -> None:
+    store = MemoryStore()
+    with pytest.raises(KeyboardInterrupt):
+        session(store, listeners=[Stop(2)]).tune(PROBLEM, Raced(times=TIMES | {2: 0.95 * TIMES[1]}))
+    assert store.get(KEY).config == Config(tile=1)
+
+
 @pytest.mark.parametrize("kind", [Kind.MEMORY, Kind.HUNG, Kind.BUSY])
 def test_a_transient_failure_is_tried_again_once(kind) -> None:
     failed = Trial(Config(tile=6), Failure(Stage.TIME, kind, "the machine was full"))

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tunewright import Config, Knob, Session, Space
-from tunewright.engine import trying
-from tunewright.engine.trying import Trying
 from tunewright.errors import BackendError
 from tunewright.model.decision import Problem
 from tunewright.model.trial import Failure, Kind, Timing, Trial
 from tunewright.pools.kernel_loader import load_target
+from tunewright.stores import trying
 from tunewright.stores.sqlite import SqliteStore
+from tunewright.stores.trying import Trying
 from tunewright.testing.keys import KEY
 
 A, B, C = (Config(tile=tile) for tile in (1, 2, 4))

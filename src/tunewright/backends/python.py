@@ -24,6 +24,8 @@ class Python:
     """Whether the decorated function takes knobs by name."""
     own_knobs: frozenset[str] = frozenset()
     """Knobs that it need not take all the same."""
+    compiles_at_launch = True
+    """Whether a first launch may contain a compilation, such as that of a function with `@njit`."""
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         self._function = function

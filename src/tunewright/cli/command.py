@@ -61,14 +61,17 @@ def command(template: str, **options: Any) -> None:
         name: options.pop(name) for name in ("strategy", "seed", "pool", "more", "fresh", "store", "as_json", "budget")
     }
     kernel = _make_kernel(template, knobs, options)
-    answers = tune_calls(kernel, [kernel.example({})], settings)
-    decision = kernel.session.lookup(kernel.problem(kernel.example({})))
-    assert isinstance(kernel.backend, Command)
-    line = kernel.backend.command_line(decision.config)
-    if settings["as_json"]:
-        output.print_json({**answers[0], "command": line})
-    else:
-        click.echo(line)  # as it is: a line that is wrapped cannot be pasted
+
+    def show(answers: list[Any]) -> None:
+        decision = kernel.session.lookup(kernel.problem(kernel.example({})))
+        assert isinstance(kernel.backend, Command)
+        line = kernel.backend.command_line(decision.config)
+        if settings["as_json"]:
+            output.print_json({**answers[0], "command": line})
+        else:
+            click.echo(line)  # as it is: a line that is wrapped cannot be pasted
+
+    tune_calls(kernel, [kernel.example({})], settings, show)
 
 
 def _make_kernel(template: str, knobs: Mapping[str, list[str]], options: Mapping[str, Any]) -> Tuned:

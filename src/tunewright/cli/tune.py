@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import msgspec
 
 from tunewright.cli import misses, output
 from tunewright.cli.completion import complete_target
+from tunewright.cli.storing import storing_problem, warn_if_unwritable
 from tunewright.cli.targets import (
     dtype_option,
     json_option,
@@ -24,7 +25,7 @@ from tunewright.cli.targets import (
     use_dtype,
 )
 from tunewright.engine.budget import Budget
-from tunewright.errors import NoDecision, StoreError
+from tunewright.errors import TunewrightError
 from tunewright.kernel.tuned import Tuned
 from tunewright.model.decision import Decision, Problem
 from tunewright.model.event import DecisionMade, Event
@@ -85,13 +86,27 @@ def tune(targets: tuple[str, ...], shapes: tuple[str, ...], **options: Any) -> N
     else:
         kernel = load_tunable(targets[0])
         use_dtype(kernel, dtype)
-        answers = tune_calls(kernel, (kernel.example(sizes) for sizes in resolve_sizes(kernel, shapes)), options)
-    if options["as_json"]:
+        calls = (kernel.example(sizes) for sizes in resolve_sizes(kernel, shapes))
+        tune_calls(kernel, calls, options, partial(_show, as_json=options["as_json"]))
+        return
+    _show(answers, as_json=options["as_json"])
+
+
+def _show(answers: list[Any], *, as_json: bool) -> None:
+    if as_json:
         output.print_json(answers[0] if len(answers) == 1 else answers)
 
 
-def tune_calls(kernel: Tuned | DispatchedOperator, calls: Iterable[list[Any]], typed: Mapping[str, Any]) -> list[Any]:
-    """Tunes a kernel for calls that are not decided yet; returns an answer for each call if JSON is asked for."""
+def tune_calls(
+    kernel: Tuned | DispatchedOperator,
+    calls: Iterable[list[Any]],
+    typed: Mapping[str, Any],
+    show: Callable[[list[Any]], None] = lambda answers: None,
+) -> list[Any]:
+    """Tunes a kernel for calls that are not decided yet; returns an answer for each call if JSON is asked for.
+
+    They are shown, and then an error is raised if one of them is not stored: a command must not look successful.
+    """
     options = {**typed, "mode": Mode.TUNE}
     fresh, more, as_json, budget = (options.pop(name) for name in ("fresh", "more", "as_json", "budget"))
     proposals = [options.pop(name, None) for name in ("proposer", "answer_seconds", "record_proposals")]
@@ -103,7 +118,9 @@ def tune_calls(kernel: Tuned | DispatchedOperator, calls: Iterable[list[Any]], t
     session = make_session(kernel, options, (Progress(speak=speak),))
     limit = Budget.parse(budget) if budget else kernel.budget()
     answers: list[Any] = []
-    tuned: list[Problem] = []
+    tuned: list[tuple[Problem, Any]] = []
+    if is_named:
+        warn_if_unwritable(session)
     noisy: set[Key] = set()
 
     def collect_noisy(event: Event) -> None:
@@ -124,10 +141,23 @@ def tune_calls(kernel: Tuned | DispatchedOperator, calls: Iterable[list[Any]], t
             search = partial(_search, kernel, args, own, fresh)
             decision = search() if fresh or more else session.tune_once(problem, search)
             answers.append(_answer(session, decision, as_json, known=False))
-            tuned.append(problem)
-    for problem in tuned if is_named else ():
-        _require_stored(session, problem, noisy)
+            tuned.append((problem, answers[-1]))
+    problems = _mark_unstored(session, tuned if is_named else (), noisy)
+    show(answers)
+    if problems:
+        raise problems[0]
     return answers
+
+
+def _mark_unstored(session: Session, tuned: Iterable[tuple[Problem, Any]], noisy: set[Key]) -> list[TunewrightError]:
+    """Returns why decisions are not stored, and notes it in their answers."""
+    problems = []
+    for problem, answer in tuned:
+        if (found := storing_problem(session, problem, noisy=problem.key in noisy)) is not None:
+            problems.append(found)
+        if answer is not None:
+            answer.update({"stored": found is None} | ({"note": str(found)} if found else {}))
+    return problems
 
 
 @contextlib.contextmanager
@@ -142,19 +172,6 @@ def _asking(session: Session, place: str | None, seconds: float | None, record: 
     with open_proposer(place, seconds or ANSWER_SECONDS, record) as proposer:
         session.wrap_strategy = lambda space, strategy: External(space, strategy, proposer)
         yield
-
-
-def _require_stored(session: Session, problem: Problem, noisy: set[Key]) -> None:
-    """Raises if only this process knows the decision, so that the command does not look successful."""
-    if problem.key in noisy:
-        raise NoDecision(
-            f"nothing was kept: this machine cannot tell {100 * session.settings.resolution:g} % apart now. "
-            "`tunewright noise` says what disturbs it. The trials are kept, so the same command only races again; "
-            "or raise the setting `resolution`."
-        )
-    if Session(session.settings).store.get(problem.key) is not None:
-        return
-    raise StoreError(f"the decision was not kept in {session.settings.store_name}; give another --store")
 
 
 def _search(kernel: Tuned | DispatchedOperator, args: list[Any], budget: Budget | None, fresh: bool) -> Decision:

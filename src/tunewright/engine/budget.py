@@ -6,10 +6,11 @@ import re
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from time import monotonic
+from time import monotonic, time
 
 from tunewright.errors import SettingsError
-from tunewright.model.trial import Allowance, Trial, median
+from tunewright.measure.race import FIRST_TEST
+from tunewright.model.trial import Allowance, Failure, Stage, Trial, median
 
 FINAL_SHARE = 0.25
 """The share of the seconds that is kept for the race of the finalists."""
@@ -17,11 +18,17 @@ FINAL_SHARE = 0.25
 MIN_FINAL_SECONDS = 1.5
 """Seconds that are kept for it at least: a worker must start and judge every finalist anew."""
 
+START_SECONDS = 1.0
+"""How long a worker takes to start at least; the first trial shows how long here."""
+
 FINAL_LAUNCHES = 24
 """Launches in the race of two slow finalists."""
 
 TRIALS_IN_BUDGET = 20
 """How many trials there should be time for: slow kernels get fewer runs in each."""
+
+HUNG_RATIO = 3.0
+"""How many times as long as any recent trial one must have run to be called hung."""
 
 RECENT_TRIALS = 8
 """The trials by which the cost of the next one is estimated."""
@@ -38,7 +45,9 @@ class Budget:
         self.trials, self.seconds, self.spent = trials, seconds, 0
         self._clock, self._started = clock, clock()
         self._costs: deque[float] = deque(maxlen=RECENT_TRIALS)
-        self._fastest = 0.0
+        self._fastest = self._first = 0.0
+        self.start_seconds = 0.0
+        self._compiles_late: bool | None = None
 
     def left(self) -> float:
         """Returns the seconds left; infinite without a limit."""
@@ -46,11 +55,12 @@ class Budget:
 
     @property
     def _final_seconds(self) -> float:
-        """Seconds that are kept for the final race; none if it would take more than half."""
+        """Seconds that are kept for the final race: for its fewest rounds if more take over half; none if these do."""
         if self.seconds is None:
             return 0.0
-        needed = max(MIN_FINAL_SECONDS, FINAL_SHARE * self.seconds, 1.0 + FINAL_LAUNCHES * self._fastest)
-        return needed if needed <= self.seconds / 2 else 0.0
+        least = self.start_seconds + 1.1 * (1 + FIRST_TEST) * (self._first + self._fastest)
+        needed = max(MIN_FINAL_SECONDS, FINAL_SHARE * self.seconds, self.start_seconds + FINAL_LAUNCHES * self._fastest)
+        return next((seconds for seconds in (needed, least) if seconds <= self.seconds / 2), 0.0)
 
     def grant(self, count: int = 1, *, essential: bool = False) -> int:
         """Returns how many of `count` more trials may start now: none if one would take the time of the final race.
@@ -68,15 +78,27 @@ class Budget:
 
     def learn(self, trial: Trial) -> None:
         """Takes in what a trial cost."""
-        self._costs.append(trial.build_seconds + trial.run_seconds)
+        cost = trial.build_seconds + trial.run_seconds
+        self._costs.append(cost)
+        self.start_seconds = self.start_seconds or max(START_SECONDS, self._clock() - self._started - cost)
         if trial.works:
+            self._first = self._first or trial.seconds
             self._fastest = min(self._fastest or trial.seconds, trial.seconds)
+        late = trial.metrics.get("compiles_late")
+        self._compiles_late = self._compiles_late if late is None else bool(late)
 
-    def allowance(self) -> Allowance | None:
-        """Returns how long the next trial may take; None without a limit."""
+    def is_hung(self, trial: Trial) -> bool:
+        """Whether a trial that the budget ended took a quarter of it, and far longer than others: it would not end."""
+        limit = max(FINAL_SHARE * (self.seconds or inf), HUNG_RATIO * max(self._costs, default=inf))
+        waited = isinstance(trial.outcome, Failure) and trial.outcome.stage is Stage.WAIT
+        return trial.run_seconds > limit and not waited
+
+    def allowance(self, *, final: bool = False) -> Allowance | None:
+        """Returns how long the next trial may take; None without a limit. Only in the final it takes all the rest."""
         if self.seconds is None:
             return None
-        return Allowance(self.seconds / TRIALS_IN_BUDGET, max(0.0, self.left()))
+        left = max(0.0, self.left() - (self._final_seconds if self._fastest and not final else 0.0))
+        return Allowance(self.seconds / TRIALS_IN_BUDGET, left, self._compiles_late, time() + left)
 
     @classmethod
     def parse(cls, text: str) -> Budget:

@@ -51,6 +51,11 @@ class Adjudicator:
         self.problem, self.journal, self.incumbent, self.bitwise = problem, journal, incumbent, bitwise
 
     @property
+    def baselines(self) -> tuple[Config | None, Config]:
+        """What stays on a tie: the earlier decision, if a complete search made it, then the default."""
+        return self.incumbent, self.problem.default
+
+    @property
     def trials(self) -> list[Trial]:
         """The trials that count, one for each config."""
         trials = list(self.journal.known.values())
@@ -70,7 +75,7 @@ class Adjudicator:
         if judged and not any(trial.works for trial in trials):
             trials = self.trials
         configs = select_finalists(self.problem, trials, self.incumbent)
-        return configs, [i for i, config in enumerate(configs) if config in (self.incumbent, self.problem.default)]
+        return configs, [i for i, config in enumerate(configs) if config in self.baselines]
 
     def seconds_for(self, configs: Sequence[Config]) -> float:
         """Returns about how long the protected rounds take; a sample is a burst of a millisecond, or two launches."""
@@ -79,8 +84,7 @@ class Adjudicator:
 
     def keep_incumbent(self, reason: str) -> Decision:
         """Returns a decision for the incumbent or the default, because a new config could not be judged."""
-        known = (self.incumbent, self.problem.default)
-        trials = [trial for trial in self.judged_trials if not trial.works or trial.config in known]
+        trials = [trial for trial in self.judged_trials if not trial.works or trial.config in self.baselines]
         decision = decide(self.problem, trials, self.incumbent)
         return self._with_trial_count(with_notes(decision, notes=(f"{reason}, so nothing new is chosen",)))
 
@@ -184,6 +188,8 @@ def _evidence(
     notes = [*notes, *problem.notes]
     if any(trial.config == problem.default and not trial.works for trial in trials):
         notes.append("the default config does not work here")
+    if outcome.is_first and "conditions" not in results.evidence:
+        notes.append("its time is that of its first launch, which may contain a compilation; a longer budget tells")
     if fingerprint == VARIES:
         notes.append("its results vary from run to run")
     if results.evidence.get("clock", outcome.clock) == "wall" and problem.key.mode.get("threads") == "1":
@@ -227,11 +233,12 @@ def _compare(problem: Problem, trials: Sequence[Trial], raced: FinalRace | None)
 def _compare_trials(timed: Mapping[Config, Timing]) -> _Comparison:
     places = {config: _finalist(config, timing) for config, timing in timed.items()}
     leader = min(places.values(), key=lambda finalist: finalist.seconds)
-    tied = [config for config, finalist in places.items() if finalist.low <= leader.high]
+    # Nobody knows how much faster a config is without the compilation in its first launch.
+    tied = [config for config, own in places.items() if own.low <= leader.high or timed[config].is_first]
     equal = [config for config in tied if places[config].seconds == leader.seconds]
 
     def gain(slow: Config, fast: Config) -> Gain | None:
-        if (slower := places.get(slow)) is None:
+        if (slower := places.get(slow)) is None or not timed[slow].is_comparable(timed[fast]):
             return None
         faster = places[fast]
         return Gain(slower.seconds / faster.seconds, slower.low / faster.high, slower.high / faster.low)

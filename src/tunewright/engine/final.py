@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tunewright.engine.budget import Budget
+from tunewright.engine.budget import START_SECONDS, Budget
 from tunewright.engine.decide import FEW, Adjudicator, FinalRace, ProgramRace, with_notes
 from tunewright.errors import NothingWorked
 from tunewright.lazy_logging import LazyLogger
@@ -32,8 +32,11 @@ UNRACED_GAIN = 1.1
 """How much faster than the default a config must be beyond doubt to be chosen without a race: trials were not timed in
 the same moments."""
 
-START_SECONDS, MIN_LOAD_SECONDS, MIN_ROUND_SECONDS = 1.0, 0.05, 3e-3
-"""About how long a worker takes to start, a fast finalist to be judged, and its sample; of slow ones it is a launch."""
+RETURN_SECONDS = 0.3
+"""Seconds before the end of the budget at which a race ends by itself; one that does not is ended without a result."""
+
+MIN_LOAD_SECONDS, MIN_ROUND_SECONDS = 0.05, 3e-3
+"""About how long a fast finalist takes to be judged, and its sample; of slow ones it is a launch."""
 
 Judge = Callable[[Sequence[Config], Sequence[int]], bool]
 """Judges finalists, of which some are protected; returns whether their trials misled."""
@@ -74,13 +77,18 @@ class Final:
 
     def _decide_in_time(self) -> Decision:
         """Decides by the trials, because the budget leaves no time for a race."""
-        adjudicator, why = self._adjudicator, f"the budget of {self._budget.seconds:g} s left no time to race finalists"
-        if not any(trial.works for trial in adjudicator.judged_trials):
+        why = f"the budget of {self._budget.seconds:g} s left no time to race finalists long enough"
+        if not any(trial.works for trial in self._adjudicator.judged_trials):
             self._select_and(self._try_again)
-        decision = adjudicator.decide()
+        return self._decide_by_trials(why)
+
+    def _decide_by_trials(self, why: str) -> Decision:
+        """Decides by the trials; they were timed in different moments, so a new config must be faster beyond doubt."""
+        adjudicator = self._adjudicator
+        decision, judged = adjudicator.decide(), [trial for trial in adjudicator.judged_trials if trial.works]
         gain = decision.evidence and decision.evidence.over_default
-        known = (adjudicator.incumbent, adjudicator.problem.default)
-        if decision.config not in known and (gain is None or gain.low < UNRACED_GAIN):
+        doubtful = decision.config not in adjudicator.baselines and (gain is None or gain.low < UNRACED_GAIN)
+        if doubtful and any(trial.config in adjudicator.baselines for trial in judged):
             return adjudicator.keep_incumbent(why)
         return with_notes(decision, f"{why}, so their trials decide")
 
@@ -89,6 +97,8 @@ class Final:
         try:
             if program:
                 return self._adjudicator.keep_incumbent("the whole program was not run")
+            if self.raced is None:
+                return self._decide_by_trials("the finalists were not raced")
             return self._adjudicator.decide(self.raced)
         except NothingWorked:
             raise stop from None
@@ -107,7 +117,8 @@ class Final:
         for number, config in enumerate(configs[:count]):
             if config not in self._journal.judged and (not number or self._budget.left() > 0):
                 self._journal.trying.start(config)
-                trial = self._attempt(TrialRequest(config, allowance=self._budget.allowance(), essential=not number))
+                allowance = self._budget.allowance(final=True)
+                trial = self._attempt(TrialRequest(config, allowance=allowance, essential=not number))
                 if isinstance(trial.outcome, Failure) and trial.outcome.kind is Kind.STOPPED:
                     self._journal.trying.end(config)
                     continue
@@ -141,6 +152,7 @@ class Final:
         if race.tested:
             self.raced = (configs, race)
         elif not race.is_empty:
+            self._out_of_time = self._budget.seconds is not None
             log.warning("%s: the race of the finalists was too short, so their trials decide", self._name)
         return misled
 
@@ -153,7 +165,7 @@ class Final:
         if left == inf:
             return configs, inf
         oracle = getattr(self._attempt, "oracle_seconds", 0.0)
-        left -= START_SECONDS + (1 + FIRST_TEST) * oracle
+        left -= max(START_SECONDS, self._budget.start_seconds) + (1 + FIRST_TEST) * oracle
         launches = {trial.config: trial.seconds for trial in self._adjudicator.trials}
         chosen: list[Config] = []
         for config in configs:
@@ -172,6 +184,8 @@ class Final:
         seconds = min(limit, max(2.0, share, self._adjudicator.seconds_for(configs)))
         ends = 0.0 if limit == inf else max(1.0, self._budget.left())
         options = RaceOptions(seconds=seconds, seed=self._seed, span=min(share, seconds) / 2, limit=ends)
+        if ends:
+            options = msgspec.structs.replace(options, until=time.time() + ends - RETURN_SECONDS)
         if len(configs) > 1:
             return options
         return msgspec.structs.replace(options, rounds=PROTECTED_ROUNDS, fixed=True, span=0.0)

@@ -10,14 +10,25 @@ from pathlib import Path
 
 import msgspec
 
-from tunewright.engine.trying import Trying
 from tunewright.errors import NothingWorked, StoreError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.model.decision import Problem
 from tunewright.model.event import Listener, TrialFinished
-from tunewright.model.trial import CLEARLY_FASTER, TRANSIENT, Failure, Incumbent, Kind, Stage, Timing, Trial
+from tunewright.model.trial import (
+    CLEARLY_FASTER,
+    ENDED_BY_BUDGET,
+    TRANSIENT,
+    Failure,
+    Incumbent,
+    Kind,
+    Outcome,
+    Stage,
+    Timing,
+    Trial,
+)  # fmt: skip
 from tunewright.ports.store import Store
 from tunewright.spaces.config import Config
+from tunewright.stores.trying import Trying
 
 log = LazyLogger(__name__)
 
@@ -93,6 +104,13 @@ class Journal:
             self.incumbent = Incumbent(trial.config, trial.seconds)
         self._emit(TrialFinished(trial))
 
+    def call_hung(self, trial: Trial) -> Trial:
+        """Returns a trial that the budget ended as one that hung, and says so."""
+        reason = f"it ran for {trial.run_seconds:.2g} s, until the budget ended it; run with fresh=True to try it again"
+        log.warning("%s: %s hung: %s", self._key.kernel, trial.config, reason)
+        failure = Failure(Stage.TIME, Kind.HUNG, reason)
+        return msgspec.structs.replace(trial, outcome=failure, metrics={ENDED_BY_BUDGET: 1.0})
+
     def _record(self, trial: Trial) -> Trial:
         trial = msgspec.structs.replace(trial, by=self.by)
         try:
@@ -135,16 +153,21 @@ def remembered(trials: Iterable[Trial]) -> tuple[dict[Config, Trial], list[Confi
     """Returns the last trial of each config, and the configs whose failure is not remembered, which are tried again.
 
     A lack of memory, a busy device and a time-out may come from what else ran on the machine. A later search tries
-    such a config again, once: from the second such failure on, it is the config's fault.
+    such a config again, once: from the second such failure on, it is the config's fault. So it is if one ran until the
+    budget was over, which the next search must not spend on it too. What was only launched once is tried again as well.
     """
     last: dict[Config, Trial] = {}
     transient: Counter[Config] = Counter()
     for trial in trials:
         last[trial.config] = trial
-        transient[trial.config] += isinstance(trial.outcome, Failure) and trial.outcome.kind in TRANSIENT
-    forgiven = [
-        config
-        for config, trial in last.items()
-        if isinstance(trial.outcome, Failure) and trial.outcome.kind in TRANSIENT and transient[config] < 2
-    ]
+        if isinstance(trial.outcome, Failure) and trial.outcome.kind in TRANSIENT:
+            transient[trial.config] += 2 if ENDED_BY_BUDGET in trial.metrics else 1
+    forgiven = [config for config, trial in last.items() if _is_forgiven(trial.outcome, transient[config])]
     return {config: trial for config, trial in last.items() if config not in set(forgiven)}, forgiven
+
+
+def _is_forgiven(outcome: Outcome, failures: int) -> bool:
+    """Whether what was found does not count: a failure of the moment, or the time of a first launch."""
+    if isinstance(outcome, Timing):
+        return outcome.is_first
+    return outcome.kind in TRANSIENT and failures < 2

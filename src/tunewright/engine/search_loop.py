@@ -44,8 +44,10 @@ def search(plan: Search, attempt: Attempt, pool: Pool) -> None:
     """
     for trial in pool.run(attempt, _requests(plan)):
         if isinstance(trial.outcome, Failure) and trial.outcome.kind is Kind.STOPPED:
-            plan.journal.trying.end(trial.config)
-            continue
+            if not plan.budget.is_hung(trial):
+                plan.journal.trying.end(trial.config)
+                continue
+            trial = plan.journal.call_hung(trial)
         plan.budget.learn(trial)
         plan.journal.add(trial)
         plan.strategy.tell([trial])

@@ -10,6 +10,7 @@ import numpy as np
 
 from tunewright.cases.arguments import Arguments, Outputs
 from tunewright.cases.validation import VARIES, Content, PreparedCase, fingerprint
+from tunewright.measure.clock import needs_wall_clock, read_clocks
 from tunewright.measure.judge import Judge
 from tunewright.ports.backend import Launch
 
@@ -35,7 +36,7 @@ class CaseCheck:
         self._number, self._judge = number, judge
         self.placements = [Placement(launch, seed, case) for launch in launches for seed, case in sets.items()]
         self.launches = 0
-        self.launch_seconds = 0.0
+        self.launch_seconds, self.clock = 0.0, "wall"
 
     def place(self, draw: int) -> int:
         """Returns the number of the placement that a draw selects; the first contents are also those of the last."""
@@ -57,9 +58,13 @@ class CaseCheck:
         return None, first if fingerprint(again) == first else VARIES
 
     def _timed_run(self) -> tuple[dict[str, Any], float]:
-        """Returns the results of a launch on the first contents, and its seconds."""
-        began = time.perf_counter()
-        return self.run(0, 0), time.perf_counter() - began
+        """Returns the results of a launch on the first contents, and its seconds; notes the clock that it needs."""
+        before, yields_before = read_clocks()
+        results = self.run(0, 0)
+        after, yields = read_clocks()
+        elapsed = {name: after[name] - before[name] for name in after}
+        self.clock = "wall" if needs_wall_clock(elapsed, yields - yields_before, 1) else "thread"
+        return results, elapsed["wall"]
 
     def run(self, place: int, draw: int, *, outputs: Outputs = Outputs.POISONED) -> dict[str, Any]:
         """Returns the results of a launch on a set with the contents of a draw."""

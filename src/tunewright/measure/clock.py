@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from math import ceil, inf, isfinite
@@ -91,22 +91,20 @@ class HostTimer:
         uses more CPU time than this thread. Either must be seen twice, since once may be chance.
         """
         self.returned = None
-        yields_before = getrusage(RUSAGE_THREAD).ru_nvcsw
-        start = {name: now() for name, now in CLOCKS.items()}
+        start, yields_before = read_clocks()
         for _ in range(count - 1):
             self._call()
         returned = self._call()
-        elapsed = {name: (now() - start[name]) * 1e-9 for name, now in CLOCKS.items()}
+        end, yields = read_clocks()
+        elapsed = {name: end[name] - start[name] for name in CLOCKS}
         self._totals = {name: self._totals.get(name, 0.0) + seconds for name, seconds in elapsed.items()}
         self.returned = returned if count == 1 else None
         self._launches += count
-        self._yields += getrusage(RUSAGE_THREAD).ru_nvcsw - yields_before
-        totals, often = self._totals, self._yields >= max(1, self._launches // 2)
-        waits = often and totals["wall"] > 1.1 * totals["cpu"] + CLOCK_SLACK
-        has_hidden_threads = totals["cpu"] > 1.1 * totals["thread"] + CLOCK_SLACK
-        self.clock = "wall" if waits or has_hidden_threads else "thread"
+        self._yields += yields - yields_before
+        totals, needs_wall = self._totals, needs_wall_clock(self._totals, self._yields, self._launches)
+        self.clock = "wall" if needs_wall else "thread"
         if totals["wall"] >= MIN_SAMPLE_SECONDS:
-            self._waits_in_a_row = self._waits_in_a_row + 1 if waits or has_hidden_threads else 0
+            self._waits_in_a_row = self._waits_in_a_row + 1 if needs_wall else 0
             self._probing = self._waits_in_a_row == 1
             self._totals, self._launches, self._yields = {}, 0, 0
         return elapsed[self.clock]
@@ -115,6 +113,17 @@ class HostTimer:
         """Streams other data through the caches: enough for a core's own, or for all levels if `whole`."""
         buffer = _buffer()[: (ALL_CACHES_BYTES if whole else CORE_CACHE_BYTES) // 8]
         np.add(buffer, 1, out=buffer)
+
+
+def read_clocks() -> tuple[dict[str, float], int]:
+    """Returns the seconds of all clocks, and how often this thread has yielded its processor."""
+    return {name: now() * 1e-9 for name, now in CLOCKS.items()}, getrusage(RUSAGE_THREAD).ru_nvcsw
+
+
+def needs_wall_clock(elapsed: Mapping[str, float], yields: int, launches: int) -> bool:
+    """Whether launches wait or use other threads, by what all clocks show of them."""
+    waits = yields >= max(1, launches // 2) and elapsed["wall"] > 1.1 * elapsed["cpu"] + CLOCK_SLACK
+    return waits or elapsed["cpu"] > 1.1 * elapsed["thread"] + CLOCK_SLACK
 
 
 @cache
@@ -184,10 +193,15 @@ def use_same_clock(timers: Sequence[HasClock]) -> str:
     """Makes all timers use the most inclusive clock that any of them needs, and returns its name."""
     names = [timer.clock for timer in timers]
     clock = max(names, key=lambda name: list(CLOCKS).index(name) if name in CLOCKS else -1)
-    for timer in timers:
-        if timer.clock != clock and isinstance(timer, HostTimer):
-            timer.use(clock)
+    use_clock([timer for timer in timers if timer.clock != clock], clock)
     return clock
+
+
+def use_clock(timers: Sequence[HasClock], clock: str) -> None:
+    """Makes those that time the host use this clock."""
+    for timer in timers:
+        if isinstance(timer, HostTimer):
+            timer.use(clock)
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:

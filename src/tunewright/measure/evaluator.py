@@ -14,11 +14,10 @@ from tunewright.errors import TunewrightError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure import race
 from tunewright.measure.audit import AuditedSampler, AuditSchedule, HurriedSchedule, audited_draws, new_draw
-from tunewright.measure.clock import use_same_clock
+from tunewright.measure.clock import use_clock, use_same_clock
 from tunewright.measure.noise import ConditionsMonitor
 from tunewright.model.trial import (
     CLEARLY_FASTER,
-    Allowance,
     Failure,
     Incumbent,
     Kind,
@@ -112,7 +111,7 @@ class Evaluator:
     def __call__(self, request: TrialRequest, on_stage: StageListener = _ignore_stage) -> Trial:
         """Tries one config; `on_stage` is called as each stage begins."""
         self.workload.prepare()
-        stage, started, built, fingerprint = Stage.BUILD, time.perf_counter(), None, ""
+        stage, started, built, fingerprint, waited = Stage.BUILD, time.perf_counter(), None, "", 0.0
         outcome: Outcome
         try:
             on_stage(stage)
@@ -120,15 +119,16 @@ class Evaluator:
             built = time.perf_counter()
             on_stage(stage := Stage.WAIT)
             with exclusive_lock(self.workload.lock):
+                waited = time.perf_counter() - built
                 on_stage(stage := Stage.LOAD)
                 candidate = self.workload.load(request.config, artifact)
                 on_stage(stage := Stage.VERIFY)
                 usual, began = request.allowance.usual if request.allowance else inf, time.perf_counter()
-                mismatch, fingerprint = candidate.verify(self._verify_seconds(request.allowance))
+                mismatch, fingerprint = candidate.verify(self._verify_seconds(request))
                 if mismatch:
                     raise WrongResult(mismatch)
                 on_stage(stage := Stage.TIME)
-                if self._compiled_late(candidate.launch_seconds, time.perf_counter() - began, usual):
+                if self._compiled_late(candidate, time.perf_counter() - began, usual):
                     began = time.perf_counter()
                 if NEEDED_LAUNCHES * candidate.launch_seconds > usual:
                     outcome = self._time_in_a_hurry(candidate, began + usual)
@@ -137,24 +137,37 @@ class Evaluator:
         except Exception as error:  # noqa: BLE001 - whatever a config breaks is data about the config
             outcome = failure_of(error, stage)
         ended = time.perf_counter()
-        build_seconds, run_seconds = (built or ended) - started, ended - (built or ended)
-        return Trial(request.config, outcome, build_seconds, run_seconds, at=time.time(), fingerprint=fingerprint)
+        build_seconds, run_seconds = (built or ended) - started, ended - (built or ended) - waited
+        metrics = {} if self._compiles_late is None else {"compiles_late": float(self._compiles_late)}
+        return Trial(request.config, outcome, build_seconds, run_seconds, metrics, time.time(), fingerprint)
 
-    def _verify_seconds(self, allowance: Allowance | None) -> float:
+    def _verify_seconds(self, request: TrialRequest) -> float:
         """Returns how long two launches may take before one must do.
 
         Until a first launch has been seen to take as long as a second, it may contain a compilation. Then a third of
-        what is left of the budget may be spent to find out.
+        what is left of the budget may be spent to find out, and all of it on the default. Where configs do compile, a
+        second launch takes little.
         """
-        if allowance is None:
+        if (allowance := request.allowance) is None:
             return inf
-        return allowance.usual if self._compiles_late is False else max(allowance.usual, allowance.most / 3)
+        if self._compiles_late is None:
+            self._compiles_late = allowance.compiles_late
+        if self._compiles_late is not None:
+            return inf if self._compiles_late else allowance.usual
+        if request.essential and self._may_compile:  # what its worker took to start is gone
+            return max(allowance.usual, allowance.until - time.time() if allowance.until else allowance.most)
+        return max(allowance.usual, allowance.most / 3)
 
-    def _compiled_late(self, launch_seconds: float, verify_seconds: float, usual: float) -> bool:
+    @property
+    def _may_compile(self) -> bool:
+        """Whether a first launch may contain a compilation, as far as that is known."""
+        return bool(getattr(self.workload, "may_compile", False)) and self._compiles_late is not False
+
+    def _compiled_late(self, candidate: Candidate, verify_seconds: float, usual: float) -> bool:
         """Returns and remembers whether a verification took long because its first launch did, and the second not."""
-        if verify_seconds <= usual:
+        if verify_seconds <= usual or _was_launched_once(candidate):
             return False
-        late = verify_seconds > 3 * launch_seconds
+        late = verify_seconds > 3 * candidate.launch_seconds
         self._compiles_late = late or bool(self._compiles_late)
         return late
 
@@ -178,7 +191,7 @@ class Evaluator:
             samples.append(sampler())
         if not samples:
             seconds, clock = candidate.first_sample
-            return Timing((seconds,), clock)
+            return Timing((seconds,), clock, is_first=self._may_compile and _was_launched_once(candidate))
         sampler.finish(1)
         return Timing(tuple(samples), use_same_clock(candidate.timers))
 
@@ -206,8 +219,9 @@ class Evaluator:
             # A slow pair runs too few rounds for a confidence interval: then all rounds of both races must agree.
             if min(high, max(first.max_ratio(1, 0), result.max_ratio(1, 0))) >= CLEARLY_FASTER:
                 ratio = max(ratio, CLEARLY_FASTER)
-        if clocks != [timer.clock for timer in rival.timers]:
-            self._incumbent = None  # it switched to this candidate's clock, which the next may not need
+        for timer, own in zip(rival.timers, clocks, strict=True):
+            if timer.clock != own:
+                use_clock([timer], own)  # it switched to this candidate's clock, which the next may not need
         return Timing(result.standings[1].samples, clock, ratio, rival_seconds)
 
     def _time_alone(self, sampler: AuditedSampler) -> Timing:
@@ -255,7 +269,11 @@ class Evaluator:
             self.workload.renew()
             finalists.load(options.seconds / (2 * len(configs)))
             monitor = ConditionsMonitor()
-            slowest = max((candidate.launch_seconds for candidate in finalists.candidates), default=0.0)
+            launches = [candidate.launch_seconds for candidate in finalists.candidates]
+            slowest = max(launches, default=0.0)
+            if options.until:  # what this process took to start is gone; a last check of each is to come
+                left = options.until - time.time() - slowest - sum(launches)
+                options = msgspec.structs.replace(options, seconds=min(options.seconds, left))
             hurried = finalists.hurried
             schedule = self._hurried_schedule(slowest, new_draw()) if hurried else self._schedule(always_new=True)
             while finalists.numbers:
@@ -343,6 +361,10 @@ class _Finalists:
         """Takes a config out of the race."""
         self.failures[number] = failure_of(error, stage)
         self.ready.pop(number, None)
+
+
+def _was_launched_once(candidate: Candidate) -> bool:
+    return bool(getattr(candidate, "was_launched_once", False))
 
 
 def failure_of(error: Exception, stage: Stage) -> Failure:

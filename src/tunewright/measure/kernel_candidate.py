@@ -17,6 +17,7 @@ from tunewright.measure.clock import (
     calibrate,
     sample_burst,
     sample_separately,
+    use_clock,
     weighted_mean,
 )  # fmt: skip
 from tunewright.measure.judge import Judge
@@ -75,6 +76,11 @@ class KernelCandidate:
         """The timers of all cases and sets."""
         self._calibrate()
         return [timer for run in self._runs for timer in run.timers]
+
+    @property
+    def was_launched_once(self) -> bool:
+        """Whether there was no second launch in some case."""
+        return any(run.launches < 2 for run in self._runs)
 
     @property
     def launch_seconds(self) -> float:
@@ -156,6 +162,7 @@ class _CaseRun(CaseCheck):
             del self.placements[1:]
             launch, _, case = self.placements[0]
             self.timers = [self._backend.timer(launch, case.arguments.values, self._timing.threads)]
+            use_clock(self.timers, self.clock if self._timing.threads == 1 else "wall")  # it is not probed any more
             self._restores = [case.arguments.restorer()]
             self.calibration = Calibration(1, 0, self.launch_seconds)
             return

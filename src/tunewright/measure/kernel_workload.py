@@ -68,6 +68,11 @@ class KernelWorkload(msgspec.Struct, dict=True):
         """The lock file of the device."""
         return self.timing.device
 
+    @property
+    def may_compile(self) -> bool:
+        """Whether a config may be compiled when it is launched first."""
+        return bool(getattr(self.backend, "compiles_at_launch", False))
+
     @cached_property
     def judge(self) -> Judge:
         """Knows what results are right; a worker replaces it by one in another process."""

@@ -122,6 +122,7 @@ class RaceOptions(msgspec.Struct, frozen=True):
     seconds: float = 10.0
     seed: int = 0
     limit: float = 0.0  # seconds after which a worker is ended that races, with what it does before; 0: no limit
+    until: float = 0.0  # the time of day at which the limit ends
     span: float = 0.0  # minimum seconds of a race among close candidates, to cover several states of the machine
     fixed: bool = False  # all candidates run all rounds: stopping on a good result would favor lucky candidates
     gross: int = 3  # rounds after which gross losers leave; more by the wall clock, which other programs may disturb

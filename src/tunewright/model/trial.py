@@ -37,11 +37,14 @@ class Kind(StrEnum):
     HUNG = "hung"  # the deadline passed
     MEMORY = "memory"  # the memory limit was exceeded
     BUSY = "busy"  # the device was busy or unavailable
-    STOPPED = "stopped"  # the budget was over while it ran; this says nothing about the config and is never stored
+    STOPPED = "stopped"  # the budget was over while it ran; never stored: it says nothing, or the config is called hung
 
 
 TRANSIENT = frozenset({Kind.MEMORY, Kind.HUNG, Kind.BUSY})
 """Failures that may come from what else ran on the machine; see `engine.journal.remembered`."""
+
+ENDED_BY_BUDGET = "ended_by_budget"
+"""The metric of a config that is called hung because it ran until the budget was over."""
 
 
 class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is", omit_defaults=True):
@@ -49,13 +52,14 @@ class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is", omit_def
 
     If the config was raced against the incumbent, `ratio` is its time divided by the incumbent's in the same rounds,
     and `incumbent_seconds` the reference time of the incumbent. Their product compares between trials even if the
-    machine changed its speed.
+    machine changed its speed. If `is_first`, the only sample is the first launch, which may contain a compilation.
     """
 
     samples: Annotated[tuple[float, ...], msgspec.Meta(min_length=1)]
     clock: str = ""
     ratio: float | None = None
     incumbent_seconds: float | None = msgspec.field(default=None, name="par")
+    is_first: bool = msgspec.field(default=False, name="first")
 
     @property
     def seconds(self) -> float:
@@ -63,6 +67,11 @@ class Timing(msgspec.Struct, frozen=True, tag="timing", tag_field="is", omit_def
         if self.ratio is None or self.incumbent_seconds is None:
             return median(self.samples)
         return self.ratio * self.incumbent_seconds
+
+    def is_comparable(self, other: Timing) -> bool:
+        """Whether both times are of the same kind: by one clock or from a race, and none with a compilation."""
+        raced = self.ratio is not None or other.ratio is not None
+        return not self.is_first and (raced or self.clock == other.clock or self is other)
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure", tag_field="is"):
@@ -115,10 +124,16 @@ class Incumbent(msgspec.Struct, frozen=True):
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """How long a trial may take by the budget: its runs should end after `usual` seconds, all of it after `most`."""
+    """How long a trial may take by the budget: its runs should end after `usual` seconds, all of it after `most`.
+
+    `until` is the time of day at which `most` ends, if known. `compiles_late` says whether earlier configs took longer
+    at their first launch than at the second, if that is known.
+    """
 
     usual: float
     most: float
+    compiles_late: bool | None = None
+    until: float = 0.0
 
 
 class TrialRequest(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from tunewright.errors import BackendError
+from tunewright.pools.numba_cache import temporary_numba_cache
 
 FUNCTION = re.compile(r"(?P<place>\S+\.py|[^\W\d][\w.]*):(?P<name>[^\W\d][\w.]*)")
 """A function as people type it: FILE.py:NAME or module:NAME."""
@@ -81,8 +83,11 @@ def _load(place: str) -> tuple[Any, bool]:
         raise BackendError(f"there is no module {place!r}")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     before, _loading = _loading, spec.name
+    # A worker has a cache of its own, which lasts.
+    separate = spec.name == MAIN and not _in_worker
     try:
-        spec.loader.exec_module(module)
+        with temporary_numba_cache() if separate else nullcontext():
+            spec.loader.exec_module(module)
     except StopLoading:
         return module, False
     finally:

@@ -23,6 +23,7 @@ from tunewright.pools.by_value import load_kernel
 from tunewright.pools.judging import JudgeReply, Question, RemoteJudge, serve_judge
 from tunewright.pools.kernel_loader import load_target
 from tunewright.pools.load_time import SLOW_SECONDS, measured_load
+from tunewright.pools.numba_cache import use_numba_cache
 from tunewright.pools.worker_process import (
     Channel,
     configure_child_process,
@@ -41,6 +42,13 @@ class KernelPlace(msgspec.Struct, frozen=True):
 
     target: str
     dumped: bytes | None = None
+
+    @property
+    def kind(self) -> str:
+        """How it is loaded, which decides the name of its module."""
+        if self.dumped is not None:
+            return "value"
+        return "script" if Path(self.target.rpartition(":")[0]).is_file() else "module"
 
     def load(self) -> Any:
         """Returns the kernel."""
@@ -203,6 +211,7 @@ def main() -> None:
         return
     setup = serialization.decode(body, WorkerSetup)
     sys.path[:] = setup.path
+    use_numba_cache(Path(setup.cache).absolute(), setup.kernel.kind)
 
     def make_evaluator() -> Evaluator:
         try:
