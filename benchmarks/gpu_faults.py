@@ -1,6 +1,6 @@
 """What a tuner of Triton kernels does on a device that fails: who is blamed, what is published, what runs again.
 
-    python benchmarks/gpu_faults.py [--quick] [--json]
+    python benchmarks/gpu_faults.py [--quick] [--json] [--kind TEXT] [--part N/M]
 
 Rung 2: a simulated device, real compiler and autotuner; nothing here is the speed of a GPU. Each fault happens in a
 process of its own while a kernel with three configs is tuned. Then a second process tunes the same kernel on the same
@@ -194,45 +194,61 @@ def tune_together(together: Sequence[tuple[Fault, Path]]) -> list[dict[str, Any]
     return [finish_child(*child, folder) for child, (_, folder) in zip(children, together, strict=True)]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Let every fault happen, judge, report."""
-    given = parser(__doc__).parse_args(arguments)
-    report, rounds = Report(), 40 if given.quick else 200
-    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # said, or Triton warns
-    torch.set_num_threads(1)
-    chosen = faults(quick=given.quick)
-    warm_up()
-    with TemporaryDirectory() as root:
-        triton.knobs.cache.dir = str(Path(root, "triton"))
-        verdicts = judged(chosen, Path(root), report)
-        others = Path(root, "others")
-        others.mkdir()
-        parts = {
-            "memory": in_child(lambda: {"ratio": memory_ratio()}, others),
-            "storm": in_child(lambda: {"searches": storm_searches()}, others),
-            "dynamo": in_child(lambda: {"configs": dynamo_configs()}, others),
-            "launch": in_child(lambda: {"ratios": launch_ratios(others / "launch", rounds)}, others),
-            "fresh": in_child(lambda: {"ratios": fresh_int_ratios(rounds)}, others),
-        }
-        missing = [name for name, result in parts.items() if "ended" in result]
-        report.check(not missing, f"{missing}: {(others / 'log').read_text()[-2000:]}")
-    kinds = Counter(fault.kind for fault in chosen)
-    report.figures |= {
+def fault_figures(chosen: Sequence[Fault], root: Path, report: Report) -> dict[str, Any]:
+    """Figures of faults, which are let happen."""
+    verdicts, kinds = judged(chosen, root, report), Counter(fault.kind for fault in chosen)
+    return {
         "faults": len(chosen),
         "kinds": len(kinds),
         "faults_by_kind": dict(kinds),
         "wrong_published": sum(verdict.wrong for verdict in verdicts),
-        "culprit_named": sum(verdict.named for verdict in verdicts) / len(verdicts),
+        "culprit_named": sum(verdict.named for verdict in verdicts) / max(1, len(verdicts)),
         "repeated_crashes": sum(verdict.repeated for verdict in verdicts),
         "parent_died": sum(verdict.died for verdict in verdicts),
+    }
+
+
+def other_figures(folder: Path, rounds: int, report: Report) -> dict[str, Any]:
+    """Figures of memory, storms, graphs and launches."""
+    folder.mkdir()
+    parts = {
+        "memory": in_child(lambda: {"ratio": memory_ratio()}, folder),
+        "storm": in_child(lambda: {"searches": storm_searches()}, folder),
+        "dynamo": in_child(lambda: {"configs": dynamo_configs()}, folder),
+        "launch": in_child(lambda: {"ratios": launch_ratios(folder / "launch", rounds)}, folder),
+        "fresh": in_child(lambda: {"ratios": fresh_int_ratios(rounds)}, folder),
+    }
+    missing = [name for name, result in parts.items() if "ended" in result]
+    report.check(not missing, f"{missing}: {(folder / 'log').read_text()[-2000:]}")
+    return {
         "memory_ratio": round(parts["memory"].get("ratio", 9.9), 3),
         "storm_searches": parts["storm"].get("searches", 99),
         "dynamo_configs": parts["dynamo"].get("configs", 99),
         "launch_ratio": round(Series(parts["launch"].get("ratios", [9.9])).median, 3),
         "fresh_int_ratio": round(Series(parts["fresh"].get("ratios", [9.9])).median, 3),
-        "triton": triton.__version__,
-        "rung": RUNG,
     }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Let every fault happen, judge, report."""
+    options = parser(__doc__)
+    options.add_argument("--kind", help="only faults of kinds with this text, and no other figures")
+    options.add_argument("--part", help="as 2/3: the second third of the faults, and no other figures")
+    given = options.parse_args(arguments)
+    report, rounds = Report(), 40 if given.quick else 200
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # said, or Triton warns
+    torch.set_num_threads(1)
+    chosen = [fault for fault in faults(quick=given.quick) if (given.kind or "") in fault.kind]
+    if given.part:
+        number, parts = map(int, given.part.split("/"))
+        chosen = chosen[number - 1 :: parts]
+    warm_up()
+    with TemporaryDirectory() as root:
+        triton.knobs.cache.dir = str(Path(root, "triton"))
+        report.figures |= fault_figures(chosen, Path(root), report)
+        if not given.kind and not given.part:
+            report.figures |= other_figures(Path(root, "others"), rounds, report)
+    report.figures |= {"triton": triton.__version__, "rung": RUNG}
     report.lines += [f"  {name}: {value}" for name, value in report.figures.items()]
     return report.finish(GOALS, as_json=given.json)
 

@@ -172,9 +172,11 @@ def test_a_table_that_a_tool_has_no_name_for_or_a_name_with_a_path_is_not_writte
         with pytest.raises(WireError, match="cannot be part of a file name"):
             moe.write(MoeTable(TableName(1, 1, "X"), {}, version), tmp_path, Tool.SGLANG)
     with pytest.raises(WireError, match="cannot write"):
-        moe.write(MoeTable(TableName(1, 1, "X" * 500), {}), tmp_path, Tool.SGLANG)
+        moe.write(MoeTable(TableName(1, 1, "X" * 500), {}), tmp_path, Tool.VLLM)
     with pytest.raises(WireError, match="cannot make the folder"):
         moe.write(MoeTable(TableName(1, 1, "X"), {}, "3" * 500), tmp_path, Tool.SGLANG)
+    with pytest.raises(WireError, match="by the version of Triton; export decisions of one version"):
+        moe.write(MoeTable(TableName(1, 1, "X"), {}), tmp_path, Tool.SGLANG)
     assert not list(tmp_path.iterdir())
     with pytest.raises(WireError, match="has no rows"):
         MoeTable(TableName(1, 1, "X"), {}).nearest(8)

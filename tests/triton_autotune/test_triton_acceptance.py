@@ -2,19 +2,20 @@
 
 import json
 import os
-import signal
+from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from tunewright.cli.main import command
 from tunewright.errors import BundleError, SettingsError, WireError
 from tunewright.testing.acceptance_cards import PLANTED, healthy, with_fault
 from tunewright.triton.acceptance import runner
-from tunewright.triton.acceptance.children import run_in_child
+from tunewright.triton.acceptance.children import ChildTask, Ended, run_in_child
 from tunewright.triton.acceptance.notes import StageNotes, StageResult
 from tunewright.triton.acceptance.report import AcceptanceReport, read_report, render_page, write_report
-from tunewright.triton.acceptance.runner import STAGES, choose_stages, make_report, run_stages
+from tunewright.triton.acceptance.runner import STAGES, choose_stages, make_report, result_of, run_stages
 
 
 @pytest.fixture(scope="module")
@@ -71,29 +72,29 @@ def test_an_unknown_stage_is_refused():
         choose_stages(["clocks"])
 
 
-def stage_that(check, monkeypatch, tmp_path, deadline=None) -> StageResult:
-    """The result of a stage that does something else."""
-    monkeypatch.setattr(runner, "STAGES", (runner.AcceptanceStage("odd", check),))
-    return next(run_stages(healthy(), choose_stages(["odd"]), tmp_path, deadline=deadline))
+TASKS = Path(__file__).with_name("acceptance_tasks.py")
+ODD = runner.AcceptanceStage("odd", f"{TASKS}:failing_stage")
 
 
-def test_a_stage_that_ends_its_process_is_a_result(monkeypatch, tmp_path):
-    result = stage_that(lambda device, notes: os.abort(), monkeypatch, tmp_path)
+def child_that(work, folder, seconds=60.0, **arguments) -> Ended:
+    """How a process ended that does something."""
+    nothing = ("types:SimpleNamespace",)  # a device that nothing is done with
+    return run_in_child(ChildTask(f"{TASKS}:{work}", nothing, arguments), folder, "child", seconds)
+
+
+def test_a_stage_that_ends_its_process_is_a_result(tmp_path):
+    result = result_of(ODD, child_that("ends_its_process", tmp_path), 60.0)
     assert (result.verdict, result.findings) == ("died", ["its process ended with status -6"])
 
 
 @pytest.mark.clock("within a deadline of 1 s, plus the time to end a process")
-def test_a_stage_that_hangs_is_ended_at_its_deadline(monkeypatch, tmp_path):
-    result = stage_that(lambda device, notes: signal.pause(), monkeypatch, tmp_path, deadline=1.0)
+def test_a_stage_that_hangs_is_ended_at_its_deadline(tmp_path):
+    result = result_of(ODD, child_that("never_ends", tmp_path, 1.0), 1.0)
     assert (result.verdict, result.findings) == ("hung", ["it did not end within 1 s"])
 
 
-def test_an_error_of_a_stage_is_a_finding_and_in_its_log(monkeypatch, tmp_path):
-    def fail(device, notes):
-        notes.figures["before"] = 1
-        raise RuntimeError("CUDA error: unspecified launch failure")
-
-    result = stage_that(fail, monkeypatch, tmp_path)
+def test_an_error_of_a_stage_is_a_finding_and_in_its_log(tmp_path):
+    (result,) = run_stages(healthy(), [ODD], tmp_path)
     assert result.verdict == "failed"
     assert result.findings == ["RuntimeError: CUDA error: unspecified launch failure"]
     assert result.figures == {"before": 1}
@@ -101,9 +102,24 @@ def test_an_error_of_a_stage_is_a_finding_and_in_its_log(monkeypatch, tmp_path):
 
 
 def test_what_a_child_writes_and_returns_arrives(tmp_path):
-    ended = run_in_child(lambda: {"answer": 42, "written": os.write(1, b"hello")}, tmp_path, "child", 60.0)
-    assert (json.loads(ended.result), ended.status, ended.hung) == ({"answer": 42, "written": 5}, 0, False)
+    ended = child_that("answers", tmp_path, question="how many?")
+    answer = json.loads(ended.result)
+    assert answer.pop("process") != os.getpid()
+    assert (answer, ended.status, ended.hung) == ({"question": "how many?", "written": 5}, 0, False)
     assert ended.log == "hello"
+
+
+def test_a_child_whose_work_raises_says_so_in_its_log(tmp_path):
+    ended = child_that("answers", tmp_path, nothing="known")
+    assert (ended.result, ended.status, ended.hung) == (None, 1, False)
+    assert "TypeError: answers() got an unexpected keyword argument 'nothing'" in ended.log
+
+
+@pytest.mark.slow
+def test_a_stage_runs_in_a_process_whose_torch_has_run_threads(tmp_path, code_cache):
+    wide = torch.ones(1 << 20, requires_grad=True)
+    (wide * wide).sum().backward()  # starts the threads of torch, beside which a forked process hangs
+    assert results_of(healthy(), ("memory",), tmp_path, code_cache)["memory"].verdict == "passed"
 
 
 def test_a_stage_without_findings_passes_and_one_that_has_nothing_to_test_is_skipped():

@@ -57,6 +57,16 @@ def test_another_process_too_uses_the_sibling(written):
     assert session.counts["searches"] == 0
 
 
+def test_another_session_does_not_use_what_an_earlier_one_decided(written, tmp_path):
+    module = written(CONV.format(options=""))
+    with fake_driver(driver_with(A100)):
+        assert storm(module.conv) == [64] * 6
+        tw.configure(cache=tmp_path / "other")
+        with fake_driver(FakeDriver(A100, seconds=lambda launch: 1e-5 * launch.config["BLOCK"])):
+            assert storm(module.conv, ((3001, 4, X[::2]), *STORM)) == [32] * 7
+    assert searches() == 1
+
+
 @pytest.mark.parametrize("change", ["key", "dtype", "device"])
 def test_what_triton_tunes_again_is_tuned_again(written, change):
     module = written(CONV.format(options=""))

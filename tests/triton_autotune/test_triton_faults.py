@@ -117,6 +117,56 @@ def test_a_config_that_fails_only_in_the_race_is_named(written):
     assert not any(trials.values())
 
 
+@pytest.mark.parametrize(
+    ("what", "after"), [(REFUSED, 9), (REFUSED, 60), ("changes an input", 0), ("changes an input", 9)]
+)
+def test_a_default_that_fails_while_others_are_compared_with_it_is_blamed_alone(written, what, after):
+    module, launches = written(SCALE.format(options="")), []
+
+    def is_bad(launch):
+        return launch.config["BLOCK"] == 32 and len(launches) > after
+
+    def fault(launch):
+        launches.extend([launch] if launch.config["BLOCK"] == 32 else [])
+        return what if is_bad(launch) and what == REFUSED else None
+
+    def effect(launch):
+        compute(launch)
+        launch.args[0][:50] += is_bad(launch)
+
+    driver = HostileDriver(
+        A100, misbehavior=Misbehavior(fault=fault), effect=effect, seconds=lambda launch: 1e-3 / launch.config["BLOCK"]
+    )
+    with hostile_device(driver):
+        assert call(module.scale)[0] == 5
+    (decision,), trials = stored()
+    assert decision.config["BLOCK"] == 128
+    assert {block for block, kind in trials.items() if kind is not None} <= {32}
+    assert trials[32] is not None or after == 60
+
+
+BY_ADDRESS = """
+import triton, triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": b}, num_warps=1) for b in (32, 128)], key=["n"])
+@triton.jit
+def fill(addresses, x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(tl.load(addresses).to(tl.pointer_type(tl.float32)) + at, tl.load(x_ptr) + 1, at < n)
+"""
+
+
+def test_what_a_kernel_stores_by_addresses_in_memory_is_no_damage(written):
+    def effect(launch):
+        launch.args[1][1:] = launch.args[1][0] + 1
+
+    x = torch.ones(100)
+    with hostile_device(HostileDriver(A100, effect=effect, seconds=lambda launch: 1e-3 / launch.config["BLOCK"])):
+        written(BY_ADDRESS).fill[(4,)](torch.tensor([x.data_ptr() + 4]), x, 99)
+    (decision,), trials = stored()
+    assert (decision.config["BLOCK"], trials) == (128, {32: None, 128: None})
+
+
 def test_what_the_caller_broke_is_no_configs_fault(written):
     module = written(SCALE.format(options=""))
     with hostile_device(driver_with(0)) as driver:

@@ -107,6 +107,18 @@ def test_what_a_kernel_only_writes_is_known():
     assert {"b", "c", "e"} <= use.read
 
 
+@triton.jit
+def by_address(addresses, b, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * n + tl.arange(0, BLOCK)
+    put(tl.load(addresses).to(tl.pointer_type(tl.float32)) + at, 1.0)
+    tl.store(shifted(b, n) + at, 1.0)
+
+
+def test_stores_to_addresses_that_come_from_no_tensor_are_known():
+    assert {store & {"addresses", "b"} for store in pointer_use(by_address).stores} == {frozenset(), frozenset({"b"})}
+    assert frozenset() not in pointer_use(reader).stores
+
+
 def test_what_is_in_doubt_counts_as_read():
     assert {"b"} <= pointer_use(opaque).read
     assert "a" in pointer_use(misleading).mutated - pointer_use(misleading).read

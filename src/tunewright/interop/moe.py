@@ -233,7 +233,9 @@ def write(table: MoeTable, folder: Path, tool: Tool) -> Path:
         if "/" in part or "\0" in part:
             raise WireError(f"{untrusted.quote(part)} cannot be part of a file name")
     content: dict[str, Any] = {}
-    if tool is Tool.SGLANG and table.triton:
+    if tool is Tool.SGLANG:
+        if not table.triton:
+            raise WireError(f"{tool} looks tables up by the version of Triton; export decisions of one version")
         folder = folder / f"triton_{table.triton.replace('.', '_')}"
         untrusted.make_folder(folder)
     elif table.triton:

@@ -97,6 +97,7 @@ class SimulatedDevice:
 
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
+        self.source = (f"{__name__}:SimulatedDevice", fault)
         self.patience = 20.0 if "hang" in fault else 120.0
         self.driver = AcceptanceDriver(fault)
 

@@ -242,11 +242,6 @@ def is_capturing() -> bool:
     return bool(query()) if query else False
 
 
-def hash_compiler() -> None:
-    """Hashes Triton's library, which takes seconds, so that processes that are forked from this one need not."""
-    triton_key()
-
-
 def set_cache_folder(folder: Path) -> None:
     """Makes Triton keep compiled code in a folder, in this process."""
     knobs.cache.dir = str(folder)

@@ -21,7 +21,7 @@ class ArgumentSet:
 
     Of the `copied` memory the contents may change. The `kept` memory is compared with its copies: what the kernel only
     reads, and what lies beside the tensors that it stores to, must stay as it is, unless it is `unprotected`.
-    Of what is `overwritten`, a launch stores to every element.
+    Of what is `overwritten`, a launch stores to every element. If it `has_known_stores`, all go to `stored` tensors.
     """
 
     def __init__(
@@ -56,6 +56,8 @@ class ArgumentSet:
         }
         changing = [name for name in (*inputs, *self._rewritten) if memories.of.get(name) in copied]
         self.contents = ArgumentContents({name: tensors[name] for name in sorted(changing)})
+        parameters = {parameter_of(name) for name in tensors}
+        self.has_known_stores = not memories.overlaps and all(store & parameters for store in use.stores)
         self.overwritten: frozenset[str] = frozenset()
         self.unprotected: frozenset[str] = frozenset()
 

@@ -14,10 +14,11 @@ import numpy as np
 from tunewright.cases.validation import VARIES, fingerprint
 from tunewright.errors import BackendError
 from tunewright.ports.candidate import HasClock, WrongResult
+from tunewright.spaces.config import Config
 from tunewright.triton import adapter
 from tunewright.triton.argument_sets import ArgumentSet
 from tunewright.triton.bursts import Burst
-from tunewright.triton.judging import TritonJudge, launch_and
+from tunewright.triton.judging import TritonJudge, damage, launch_and
 from tunewright.triton.launching import BoundLaunchCall
 from tunewright.triton.results import StoredResults, is_tensor, to_numpy
 
@@ -35,14 +36,14 @@ class HasSets(Protocol):
     judge: TritonJudge | None
     options: Any
 
-    def noting_errors(self) -> AbstractContextManager[None]: ...
+    def noting_errors(self, config: Config) -> AbstractContextManager[None]: ...
 
 
 class TritonCandidate:
     """A config bound to all sets of arguments, and judged on them."""
 
-    def __init__(self, workload: HasSets, launches: Sequence[BoundLaunchCall]) -> None:
-        self._workload, self._launches = workload, launches
+    def __init__(self, workload: HasSets, config: Config, launches: Sequence[BoundLaunchCall]) -> None:
+        self._workload, self._config, self._launches = workload, config, launches
         self.launches = 0
         self.launch_seconds, self.first_sample = 0.0, (0.0, "wall")
 
@@ -57,7 +58,7 @@ class TritonCandidate:
             stored = self._workload.sets[0].stored.items()
             prints.append(fingerprint({name: to_numpy(tensor) for name, tensor in stored if is_tensor(tensor)}))
 
-        with self._workload.noting_errors():
+        with self._workload.noting_errors(self._config):
             look = take_print if self._workload.options.fingerprints else None
             problem = self._judge(0, 0, 2, look)
         if problem or not prints:
@@ -66,7 +67,7 @@ class TritonCandidate:
 
     def check(self, draw: int, *, launches: int) -> str | None:
         """Launches a few times on each set of arguments, and returns what is wrong with the results."""
-        with self._workload.noting_errors():
+        with self._workload.noting_errors(self._config):
             count = max(1, launches // len(self._workload.sets))
             last = len(self._workload.sets) - 1
             further = range(1, self._workload.sets[last].contents.kinds)
@@ -105,17 +106,13 @@ class TritonCandidate:
         return damage(arguments)
 
 
-def damage(arguments: ArgumentSet) -> str | None:
-    """Returns which arguments were changed that the kernel should only read, and repairs them."""
-    changed = arguments.repair()
-    return f"it changed {', '.join(changed)}, which it should only read" if changed else None
-
-
 class RacedCandidate(TritonCandidate):
     """A config that was launched once, and is timed in bursts."""
 
-    def __init__(self, workload: HasSets, launches: Sequence[BoundLaunchCall], clock: adapter.EventClock) -> None:
-        super().__init__(workload, launches)
+    def __init__(
+        self, workload: HasSets, config: Config, launches: Sequence[BoundLaunchCall], clock: adapter.EventClock
+    ) -> None:
+        super().__init__(workload, config, launches)
         self._burst = Burst(clock)
         self._random = Random()
         launches[0]()
@@ -137,7 +134,7 @@ class RacedCandidate(TritonCandidate):
 
     def sample(self, draw: int, *, audited: bool) -> float:
         """Returns seconds per launch of a burst; of an audited one, a random launch is judged."""
-        with self._workload.noting_errors():
+        with self._workload.noting_errors(self._config):
             self._calibrate()
             place = draw % len(self._workload.sets)
             arguments = self._workload.sets[place]
@@ -193,8 +190,10 @@ class _BenchmarkClock:
 class BenchmarkedCandidate(TritonCandidate):
     """A config that was measured once, by the benchmark of the user or the driver; `times` is what that returned."""
 
-    def __init__(self, workload: HasSets, launches: Sequence[BoundLaunchCall], bench: Callable[..., Any]) -> None:
-        super().__init__(workload, launches)
+    def __init__(
+        self, workload: HasSets, config: Config, launches: Sequence[BoundLaunchCall], bench: Callable[..., Any]
+    ) -> None:
+        super().__init__(workload, config, launches)
         self.times = bench(launches[0], quantiles=QUANTILES)
 
     @property
@@ -206,6 +205,6 @@ class BenchmarkedCandidate(TritonCandidate):
         """Returns the seconds that the benchmark returned; raises BackendError if they are no time."""
         median = float(self.times[0] if isinstance(self.times, Sequence | np.ndarray) else self.times)
         if not isfinite(median):
-            with self._workload.noting_errors():
+            with self._workload.noting_errors(self._config):
                 raise BackendError(f"the benchmark returned {median} ms, which is not a valid time")
         return max(1e-3 * median, 1e-12)

@@ -8,7 +8,7 @@ from tunewright.triton import adapter
 
 
 class DeviceGuard:
-    """Knows which config ran last, and whether the device still works.
+    """Knows which config is `running`, or ran last, and whether the device still works.
 
     A launch returns before its kernel runs, so its error may surface in the turn of another config. Therefore the
     device is waited for before each turn. After an illegal access or a device assertion every call fails, in this
@@ -17,16 +17,16 @@ class DeviceGuard:
 
     def __init__(self, name: str, *, has_device: bool = True) -> None:
         self._name, self._has_device = name, has_device
-        self._running: Config | None = None
+        self.running: Config | None = None
         self.lost: DeviceLost | None = None
 
     def begin(self, config: Config | None) -> None:
         """Begins the turn of a config; of none, if what runs now is not a config's. Raises `lost` if it is known."""
         if self.lost is not None:
             raise self.lost
-        if config is not self._running and config != self._running:
+        if config is not self.running and config != self.running:
             self.wait()
-            self._running = config
+            self.running = config
 
     def wait(self) -> None:
         """Waits for the device."""
@@ -47,15 +47,15 @@ class DeviceGuard:
     def _describe(self, error: Exception) -> DeviceLost:
         said = f"{type(error).__name__}: {str(error).strip()}"
         restart = "No kernel can be launched in this process any more: restart it."
-        if self._running is None:
+        if self.running is None:
             return DeviceLost(
                 f"{self._name}: the device failed before a config was tried: {said}. {restart} "
                 "Run with CUDA_LAUNCH_BLOCKING=1 to find the launch that failed."
             )
         return DeviceLost(
-            f"{self._name}: the config {self._running} left the device unusable: {said}. {restart} The next search "
+            f"{self._name}: the config {self.running} left the device unusable: {said}. {restart} The next search "
             "does not try this config again. `compute-sanitizer` shows what it does wrong.",
-            self._running,
+            self.running,
             f"it left the device unusable ({said})",
         )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tunewright.ports.candidate import WrongResult
 from tunewright.triton.argument_sets import ArgumentSet
 from tunewright.triton.launching import BoundLaunchCall
 from tunewright.triton.options import AutotuneOptions
@@ -34,9 +35,10 @@ class TritonJudge:
         self._scales: dict[str, float] = {}
         self.seconds = 0.0
 
-    def compare_with(self, bind: Binder, by: str) -> None:
-        """Takes the results of a config as the expected ones."""
+    def compare_with(self, bind: Binder | None, by: str) -> None:
+        """Takes the results of a config as the expected ones; of none, until the next is known."""
         self._bind, self._by = bind, by
+        self._expected.clear()
 
     @property
     def is_ready(self) -> bool:
@@ -71,6 +73,8 @@ class TritonJudge:
         assert self._bind is not None
         results: list[StoredResults] = []
         launch_and(self._bind(arguments), lambda: results.append(self.stored_by(arguments, self._by)))
+        if problem := damage(arguments):
+            raise WrongResult(problem)
         return results[0]
 
     def stored_by(self, arguments: ArgumentSet, by: str) -> StoredResults:
@@ -79,8 +83,17 @@ class TritonJudge:
 
     def close(self) -> None:
         """Forgets all results, and the config that they are of."""
-        self._expected.clear()
-        self._bind = None
+        self.compare_with(None, "")
+
+
+def damage(arguments: ArgumentSet) -> str | None:
+    """Returns which arguments were changed that the kernel should only read, and repairs them."""
+    return describe_damage(arguments.repair())
+
+
+def describe_damage(changed: Sequence[str]) -> str | None:
+    """Returns what is wrong with a launch that changed these arguments."""
+    return f"it changed {', '.join(changed)}, which it should only read" if changed else None
 
 
 def launch_and(launch: BoundLaunchCall, look: Callable[[], Any]) -> None:

@@ -58,6 +58,12 @@ class BoundLaunchCall:
         self._kwargs = {**call.kwargs, **config.all_kwargs()}
         self._all_args = {**call.named, **self._kwargs}
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether hooks run beside its launches, which may change arguments."""
+        names = ("user_defined_pre_hook", "user_defined_post_hook", "reset_to_zero", "restore_value")
+        return bool(self._config.pre_hook or any(getattr(self._tuner, name, None) for name in names))
+
     def before(self) -> None:
         """Says whose turn it is, and runs the hooks before a launch."""
         self._on_turn()

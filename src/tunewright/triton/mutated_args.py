@@ -18,10 +18,14 @@ DATA_CALLS = ("load", "atomic")
 
 
 class PointerUse(NamedTuple):
-    """The parameters through which a kernel, or a function it calls, stores, and those through which it may read."""
+    """The parameters through which a kernel, or a function it calls, stores, and those through which it may read.
+
+    `stores` has the parameters that the address of each store derives from: none, if it is loaded from memory.
+    """
 
     mutated: frozenset[str]
     read: frozenset[str]
+    stores: frozenset[frozenset[str]] = frozenset()
 
 
 def pointer_use(fn: Any) -> PointerUse:
@@ -46,14 +50,16 @@ class _PointerFlow(ast.NodeVisitor):
         self._origins: dict[str, set[str]] = {name: {name} for name in self.params}
         self._mutated: set[str] = set()
         self._read: set[str] = set()
+        self._stores: set[frozenset[str]] = set()
 
     def use(self) -> PointerUse:
         """Returns the parameters that are stored or read through; visits the body until nothing changes."""
         size = -1
         while size != (size := sum(map(len, (*self._origins.values(), self._mutated, self._read)))):
+            self._stores.clear()
             for statement in self._tree.body:
                 self.visit(statement)
-        return PointerUse(frozenset(self._mutated), frozenset(self._read))
+        return PointerUse(frozenset(self._mutated), frozenset(self._read), frozenset(self._stores))
 
     def _comes_from(self, node: ast.AST) -> set[str]:
         if isinstance(node, ast.Name):
@@ -103,9 +109,13 @@ class _PointerFlow(ast.NodeVisitor):
             return
         harmless = self._is_harmless(node, value)
         if any(word in name for word in WRITING_CALLS) or not harmless:
-            self._mutated |= self._written_through(node)
+            self._store_through(self._written_through(node))
         if name != "store" or not harmless:
             self._read |= self._reached(node)
+
+    def _store_through(self, origins: set[str]) -> None:
+        self._mutated |= origins
+        self._stores.add(frozenset(origins))
 
     def _written_through(self, node: ast.Call) -> set[str]:
         """Returns the parameters behind the pointer: the first argument, one by keyword, or the object of a method."""
@@ -137,19 +147,21 @@ class _PointerFlow(ast.NodeVisitor):
     def _visit_device_call(self, callee: Any, node: ast.Call) -> None:
         """Takes in what a call of another JIT function stores and reads through its parameters."""
         if callee in self._callers:
-            self._mutated |= set().union(*map(self._comes_from, node.args))
+            self._store_through(set().union(*map(self._comes_from, node.args)))
             self._read |= self._reached(node)
             return
         inner = _PointerFlow(callee, self._callers)
         use = inner.use()
         if any(isinstance(arg, ast.Starred) for arg in node.args):
-            self._mutated |= set().union(*map(self._comes_from, node.args)) if use.mutated else set()
+            if use.stores:
+                self._store_through(set().union(*map(self._comes_from, node.args)))
             self._read |= self._reached(node)
             return
         arguments = dict(zip(inner.params, node.args, strict=False))
         arguments |= {word.arg: word.value for word in node.keywords if word.arg}
         origins = {name: self._comes_from(arg) for name, arg in arguments.items()}
-        self._mutated |= set().union(*(origins[name] for name in use.mutated if name in origins))
+        for store in use.stores:
+            self._store_through(set().union(*(origins[name] for name in store if name in origins)))
         self._read |= set().union(*(origins[name] for name in use.read if name in origins))
 
 

@@ -37,19 +37,25 @@ class ObservedEvaluator(Evaluator):
         """Evaluates one config, and restores the arguments."""
         config = self.workload.to_triton(request.config)
         self._print(f"Autotuning kernel {self.workload.name} with config {config}")
-        self.workload.error = None
-        try:
-            trial = super().__call__(request, on_stage)
-        finally:
-            self.workload.settle()
-        # An error is no variable here: its traceback has this frame, and such a cycle would keep the arguments.
-        trial = self._after_settling(trial)
+        trial = self._try(request, on_stage)
+        while self.workload.distrust_failed():
+            self._incumbent = None
+            trial = self._try(request, on_stage)
         if isinstance(trial.outcome, Failure):
             self._note_failure(trial.outcome)
             self.timings[config] = list(FAILED_TIMINGS)
         else:
             self.timings[config] = quantiles(trial.outcome.samples) if self.workload.races else self._benchmarked
         return trial
+
+    def _try(self, request: TrialRequest, on_stage: StageListener) -> Trial:
+        self.workload.error = None
+        try:
+            trial = super().__call__(request, on_stage)
+        finally:
+            self.workload.settle()
+        # An error is no variable here: its traceback has this frame, and such a cycle would keep the arguments.
+        return self._after_settling(trial)
 
     def _after_settling(self, trial: Trial) -> Trial:
         """Returns the trial, which fails if an error surfaced late; raises DeviceLost if the device is unusable."""
@@ -77,12 +83,9 @@ class ObservedEvaluator(Evaluator):
 
     def race(self, configs: Sequence[Config], options: RaceOptions, protected: Sequence[int] = ()) -> Race:
         """Races configs on new contents, and restores the arguments."""
-        try:
-            result = super().race(configs, options, protected)
-        finally:
-            self.workload.settle()
-        if self.workload.guard.lost is not None:
-            raise self.workload.guard.lost
+        result = self._race(configs, options, protected)
+        while self.workload.distrust_failed():
+            result = self._race(configs, options, protected)
         if result.conditions is not None and (complaints := self.workload.gpu_complaints()):
             conditions = msgspec.structs.replace(result.conditions, gpu=tuple(complaints))
             result = msgspec.structs.replace(result, conditions=conditions)
@@ -91,6 +94,15 @@ class ObservedEvaluator(Evaluator):
                 self.timings[self.workload.to_triton(config)] = list(FAILED_TIMINGS)
             elif standing.samples:
                 self.timings[self.workload.to_triton(config)] = quantiles(standing.samples)
+        return result
+
+    def _race(self, configs: Sequence[Config], options: RaceOptions, protected: Sequence[int]) -> Race:
+        try:
+            result = super().race(configs, options, protected)
+        finally:
+            self.workload.settle()
+        if self.workload.guard.lost is not None:
+            raise self.workload.guard.lost
         return result
 
     def avoid(self, configs: Collection[Config]) -> None:

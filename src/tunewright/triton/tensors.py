@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from tunewright.triton import adapter
@@ -118,6 +119,12 @@ class Memories:
                 numbers[place] = len(self.all)
                 self.all.append(memory)
             self.of[name] = numbers[place]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether memory belongs to two of them, as that of other libraries may."""
+        spans = sorted((memory.data_ptr(), memory.data_ptr() + int(memory.nbytes)) for memory in self.all)
+        return any(end > begin for (_, end), (begin, _) in pairwise(spans))
 
     def is_shared(self, name: str) -> bool:
         """Whether another tensor is a view of the same memory, or may be, since its memory is not known."""

@@ -49,6 +49,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         self._timings: Any = None
         self._serial_session: tuple[Session, Session] | None = None
         self._preloaded_session: Session | None = None
+        self._latest_session: Session | None = None
         self.options, self.space = options, options.space
         self._declared_space = None if options.space is None else space_from_knobs(options.space)
         stock = {"reset_to_zero": None, "restore_value": None, **stock_options}
@@ -100,6 +101,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         if named is None or configs.is_single:
             return None if declared is None else [configs.to_triton(configs.default)]
         with self._lock:
+            self._follow_session()
             session, problem = self._tuning_session(), self._problem(configs, named)
             decision = session.lookup_or_policy(problem) or self._substitute(session, problem)
             if decision is not None:
@@ -133,6 +135,12 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         with self._lock:
             self._tables.clear()
             self._launches.clear()
+
+    def _follow_session(self) -> None:
+        """Forgets what an earlier session decided: the store of this one may say something else, or nothing."""
+        if self._latest_session is not self.session:
+            self._latest_session, self._decided = self.session, []
+            self.forget()
 
     @property
     def configs_timings(self) -> dict[Any, Any]:
@@ -191,6 +199,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         """Returns the launch for calls like this one; resolved once per dispatch key."""
         types = (*map(type, args), *kwargs, *map(type, kwargs.values()))
         with self._lock:
+            self._follow_session()
             table = self._tables.get(types) or make_dispatch_table(args, kwargs, self._specialized)
             try:
                 dispatch_key = table.key_of(args, kwargs)

@@ -13,6 +13,7 @@ import msgspec
 
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.lazy_logging import LazyLogger
+from tunewright.ports.candidate import WrongResult
 from tunewright.spaces.config import Config
 from tunewright.stores.file_lock import exclusive_lock
 from tunewright.triton import adapter
@@ -20,7 +21,7 @@ from tunewright.triton.argument_sets import ArgumentSet, make_sets
 from tunewright.triton.candidate import BenchmarkedCandidate, RacedCandidate
 from tunewright.triton.configs import ToTritonConfig
 from tunewright.triton.device_guard import DeviceGuard
-from tunewright.triton.judging import TritonJudge, launch_and
+from tunewright.triton.judging import TritonJudge, damage, describe_damage, launch_and
 from tunewright.triton.launching import BoundLaunchCall, HasHooks, LaunchCall
 from tunewright.triton.mutated_args import pointer_use
 from tunewright.triton.options import AutotuneOptions
@@ -50,8 +51,8 @@ class WorkloadOptions(msgspec.Struct, frozen=True):
 class TritonWorkload:
     """A call of a kernel: its sets of arguments, and what a launch should store in them.
 
-    `error` is the latest error of a config, `avoided` are configs that must not run. `close` must be called in the end,
-    however that comes.
+    `error` is the latest error of a config, `avoided` are configs that must not run.
+    `close` must be called in the end, however that comes.
     """
 
     def __init__(self, tuner: HasHooks, call: LaunchCall, to_triton: ToTritonConfig, options: WorkloadOptions) -> None:
@@ -67,6 +68,9 @@ class TritonWorkload:
         self.error: Exception | None = None
         self.late_error: Exception | None = None
         self.avoided: Collection[Config] = ()
+        self._authority: Config | None = None  # whose results are the expected ones, if there is no reference
+        self._failed_for_others: dict[Config, Exception] = {}
+        self._distrusted: dict[Config, Exception] = {}
         self._is_prepared = self._is_studied = not options.judged
 
     @property
@@ -112,12 +116,15 @@ class TritonWorkload:
             raise BackendError(f"{self.name}: {what}: {error}. {advice}.") from error
 
     @contextmanager
-    def noting_errors(self) -> Iterator[None]:
-        """Notes an error, since users are shown it itself, and whether the device still works."""
+    def noting_errors(self, config: Config) -> Iterator[None]:
+        """Notes an error, since users are shown it itself, whose turn it was, and whether the device still works."""
         try:
+            self.guard.begin(config)
             yield
         except Exception as error:
             self.error = error
+            if self.guard.running not in (config, None):
+                self._failed_for_others[self.guard.running] = error
             self.guard.note(error)
             raise
 
@@ -131,9 +138,10 @@ class TritonWorkload:
                     self.judge.expected(self.sets[0], 0)
                 if self.options.default not in self.avoided:
                     self._study(self.options.default, "the default config")
-            except TunewrightError:
-                raise
-            except Exception as error:  # noqa: BLE001 - its trial will say so; then the first config that works is studied
+            except Exception as error:
+                if isinstance(error, TunewrightError) and not isinstance(error, WrongResult):
+                    raise
+                # Its trial will say so; then the first config that works is studied.
                 self.guard.note(error)
                 log.info("%s: the default config fails: %s: %s", self.name, type(error).__name__, error)
             finally:
@@ -153,20 +161,22 @@ class TritonWorkload:
         """Returns Triton's config, compiled; a benchmark compiles it itself."""
         triton_config = self.to_triton(config)
         if self.races:
-            with self.noting_errors():
+            with self.noting_errors(config):
                 self._bind(self.sets[0], config, triton_config).compile()
         return triton_config
 
     def load(self, config: Config, artifact: Any) -> RacedCandidate | BenchmarkedCandidate:
         """Launches a config once, or runs its benchmark."""
-        with self.noting_errors():
+        with self.noting_errors(config):
+            if (error := self._distrusted.get(config)) is not None:
+                raise error
             self.sets[0].reset(0)
             launches = [self._bind(arguments, config, artifact) for arguments in self.sets]
             candidate: RacedCandidate | BenchmarkedCandidate
             if self.options.bench is None:
-                candidate = RacedCandidate(self, launches, self.clock)
+                candidate = RacedCandidate(self, config, launches, self.clock)
             else:
-                candidate = BenchmarkedCandidate(self, launches, self.options.bench)
+                candidate = BenchmarkedCandidate(self, config, launches, self.options.bench)
             if not self._is_studied:
                 self._study(config, "the first config that works")
         return candidate
@@ -199,6 +209,8 @@ class TritonWorkload:
             self.judge.close()
         self.__dict__.pop("clock", None)
         self.error = None
+        self._failed_for_others.clear()
+        self._distrusted.clear()
         if error is not None and self.guard.lost is None:
             raise error
 
@@ -214,8 +226,7 @@ class TritonWorkload:
         results: list[StoredResults] = []
         own.reset(0)
         launch_and(bind(own), lambda: results.append(judge.stored_by(own, by)))
-        # What it changes by ways that its syntax does not show, such as addresses in memory, is no damage.
-        unprotected = frozenset(own.repair())
+        unprotected = self._find_unprotected(bind(own))
         overwritten: list[frozenset[str]] = []
         own.reset(0)
         own.poison_unread()
@@ -224,11 +235,41 @@ class TritonWorkload:
             del self.sets[1:]
         for arguments in self.sets:
             arguments.overwritten, arguments.unprotected = overwritten[0], unprotected
+        for problem in map(damage, self.sets):
+            if problem:
+                raise WrongResult(problem)
         if self.options.check.reference is None:
             self.judge.compare_with(bind, by)
+            self._authority = config
         self.judge.expected(own, 0)
         self.renew()
         self._is_studied = True
+
+    def _find_unprotected(self, launch: BoundLaunchCall) -> frozenset[str]:
+        """Returns what a launch has changed beside its results, which is no damage.
+
+        Inputs may be changed by hooks, and by stores to addresses in memory. Raises WrongResult if there are none.
+        """
+        own = self.sets[0]
+        changed = own.repair()
+        may_change = launch.has_hooks or not own.has_known_stores
+        if not may_change and (problem := describe_damage([name for name in changed if name in own.tensors])):
+            raise WrongResult(problem)
+        return frozenset(changed)
+
+    def distrust_failed(self) -> bool:
+        """Takes in that configs failed in the trials or races of others; returns whether these must be repeated.
+
+        A config that failed so is not run any more, and no other is compared with it.
+        """
+        failed, self._failed_for_others = self._failed_for_others, {}
+        for config, error in failed.items():
+            log.warning("%s: %s fails in the trial of another: %s: %s", self.name, config, type(error).__name__, error)
+            if config == self._authority and self.judge is not None:
+                self.judge.compare_with(None, "")
+                self._authority, self._is_studied = None, False
+        self._distrusted |= failed
+        return bool(failed)
 
     def _works_on(
         self, copy: ArgumentSet, bind: Callable[[ArgumentSet], BoundLaunchCall], expected: StoredResults

@@ -22,8 +22,11 @@ class ReplayableGraph(Protocol):
 class DeviceUnderTest(Protocol):
     """A card, or a simulation of one. `rung` says which: 5 is a real GPU, 2 a simulated driver.
 
-    `place` is what torch calls the device, `patience` the seconds that a child of a stage may take.
+    `place` is what torch calls the device, `patience` the seconds that a child of a stage may take. Another process
+    makes the same device of its `source`: the `module:name` of a function, and the arguments of that.
     """
+
+    source: tuple[str, ...]
 
     rung: int
     place: str
@@ -68,6 +71,7 @@ class DeviceUnderTest(Protocol):
 class TorchDevice:
     """The GPU of this machine, by torch."""
 
+    source: tuple[str, ...] = (f"{__name__}:TorchDevice",)
     rung, place, compile_backend = 5, "cuda", "inductor"
     patience = 300.0
 

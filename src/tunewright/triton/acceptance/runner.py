@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tunewright.errors import SettingsError, TunewrightError
+from tunewright.pools.kernel_loader import load_target
 from tunewright.session import configure
 from tunewright.triton import adapter
-from tunewright.triton.acceptance import basic_stages as basic
-from tunewright.triton.acceptance import running_stages as running
-from tunewright.triton.acceptance.children import Ended, run_in_child
-from tunewright.triton.acceptance.clock_stage import check_clock
+from tunewright.triton.acceptance.children import ChildTask, Ended, run_in_child
 from tunewright.triton.acceptance.device import DeviceUnderTest
 from tunewright.triton.acceptance.notes import DIED, HUNG, StageNotes, StageResult
 from tunewright.triton.acceptance.report import AcceptanceReport
@@ -28,32 +25,35 @@ from tunewright.version import __version__
 
 
 class AcceptanceStage(NamedTuple):
-    """A stage: what it does, whether it starts processes of its own, and its deadline in seconds."""
+    """A stage: where its check is found, whether it starts processes of its own, and its deadline in seconds.
+
+    The own process of a stage that is `by_itself` does not touch the device: its children open it.
+    """
 
     name: str
-    check: Callable[..., None]
+    check: str
     needs_folder: bool = False
     seconds: float = 300.0
+    by_itself: bool = False
 
+
+BASIC, RUNNING, CLOCK = (f"{__package__}.{name}" for name in ("basic_stages", "running_stages", "clock_stage"))
 
 STAGES = (
-    AcceptanceStage("inventory", basic.take_inventory),
-    AcceptanceStage("adapter", basic.check_adapter),
-    AcceptanceStage("clock", check_clock),
-    AcceptanceStage("kernels", basic.check_kernels, seconds=600.0),
-    AcceptanceStage("memory", basic.check_memory),
-    AcceptanceStage("faults", running.check_faults, needs_folder=True, seconds=700.0),
-    AcceptanceStage("streams", running.check_streams),
-    AcceptanceStage("compile", running.check_compile),
-    AcceptanceStage("processes", running.check_processes, needs_folder=True, seconds=900.0),
-    AcceptanceStage("launch", basic.check_launch),
-    AcceptanceStage("prebuilt", running.check_prebuilt, needs_folder=True),
-    AcceptanceStage("truth", running.check_truth, seconds=600.0),
+    AcceptanceStage("inventory", f"{BASIC}:take_inventory"),
+    AcceptanceStage("adapter", f"{BASIC}:check_adapter"),
+    AcceptanceStage("clock", f"{CLOCK}:check_clock"),
+    AcceptanceStage("kernels", f"{BASIC}:check_kernels", seconds=600.0),
+    AcceptanceStage("memory", f"{BASIC}:check_memory"),
+    AcceptanceStage("faults", f"{RUNNING}:check_faults", needs_folder=True, seconds=700.0, by_itself=True),
+    AcceptanceStage("streams", f"{RUNNING}:check_streams"),
+    AcceptanceStage("compile", f"{RUNNING}:check_compile"),
+    AcceptanceStage("processes", f"{RUNNING}:check_processes", needs_folder=True, seconds=900.0, by_itself=True),
+    AcceptanceStage("launch", f"{BASIC}:check_launch"),
+    AcceptanceStage("prebuilt", f"{RUNNING}:check_prebuilt", needs_folder=True),
+    AcceptanceStage("truth", f"{RUNNING}:check_truth", seconds=600.0),
 )
 """All stages, in order."""
-
-BY_THEMSELVES = ("faults", "processes")
-"""Stages whose own process does not touch the device: its children open it."""
 
 
 def choose_stages(names: Sequence[str]) -> list[AcceptanceStage]:
@@ -76,29 +76,30 @@ def run_stages(
 
     Compiled code is kept in the folder `compiled`.
     """
-    adapter.hash_compiler()
     for stage in stages:
-        work = partial(_run, device, stage, folder, compiled or folder / "triton")
-        ended = run_in_child(work, folder, stage.name, deadline or stage.seconds)
-        yield _result(stage, ended, deadline or stage.seconds)
+        arguments = {"stage": stage, "folder": str(folder), "compiled": str(compiled or folder / "triton")}
+        task = ChildTask(f"{__name__}:run_stage", device.source, arguments)
+        ended = run_in_child(task, folder, stage.name, deadline or stage.seconds)
+        yield result_of(stage, ended, deadline or stage.seconds)
 
 
-def _run(device: DeviceUnderTest, stage: AcceptanceStage, folder: Path, compiled: Path) -> StageResult:
+def run_stage(device: DeviceUnderTest, stage: Sequence[Any], folder: str, compiled: str) -> StageResult:
     """Runs a stage, in its own process."""
-    notes = StageNotes(stage.name)
-    arguments = (device, notes, folder) if stage.needs_folder else (device, notes)
+    chosen, place = AcceptanceStage(*stage), Path(folder)
+    notes = StageNotes(chosen.name)
+    arguments = (device, notes, place) if chosen.needs_folder else (device, notes)
     try:
-        adapter.set_cache_folder(compiled)
-        configure(cache=folder / f"cache of {stage.name}")
-        with nullcontext() if stage.name in BY_THEMSELVES else device.open():
-            stage.check(*arguments)
+        adapter.set_cache_folder(Path(compiled))
+        configure(cache=place / f"cache of {chosen.name}")
+        with nullcontext() if chosen.by_itself else device.open():
+            load_target(chosen.check)(*arguments)
     except (TunewrightError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         notes.expect(False, f"{type(error).__name__}: {error}")
         os.write(2, traceback.format_exc().encode(errors="replace"))
     return notes.result()
 
 
-def _result(stage: AcceptanceStage, ended: Ended, deadline: float) -> StageResult:
+def result_of(stage: AcceptanceStage, ended: Ended, deadline: float) -> StageResult:
     """Returns the result of a stage, whose process may have been ended by the device."""
     if ended.result is not None and not ended.hung:
         result = msgspec.json.decode(ended.result, type=StageResult)

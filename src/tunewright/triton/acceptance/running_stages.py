@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tunewright.errors import DeviceLost, TunewrightError
 from tunewright.model.trial import Failure
 from tunewright.session import configure, current_session
 from tunewright.triton import adapter
-from tunewright.triton.acceptance.children import Child, run_in_child
+from tunewright.triton.acceptance.children import Child, ChildTask, run_in_child
 from tunewright.triton.acceptance.device import DeviceUnderTest
 from tunewright.triton.acceptance.kernels import SUITE, accept_fault, accept_spin
 from tunewright.triton.acceptance.notes import StageNotes
@@ -39,26 +40,42 @@ def _faulty() -> Any:
     )
 
 
+@contextmanager
+def _opened(device: DeviceUnderTest, cache: str, compiled: str) -> Iterator[None]:
+    """Makes the device ready in a child of a stage, with the caches of the stage."""
+    adapter.set_cache_folder(Path(compiled))
+    with device.open():
+        configure(cache=Path(cache))
+        yield
+
+
+def _child_task(device: DeviceUnderTest, work: Callable[..., Any], cache: Path, **arguments: Any) -> ChildTask:
+    """Returns the task of a child that tunes with these caches."""
+    caches = {"cache": str(cache), "compiled": str(triton.knobs.cache.dir)}
+    return ChildTask(f"{__name__}:{work.__name__}", device.source, {**caches, **arguments})
+
+
+def tune_faulty(device: DeviceUnderTest, cache: str, compiled: str) -> dict[str, Any]:
+    """Tunes a kernel with a bad config, in a process of its own; returns what came of it."""
+    with _opened(device, cache, compiled):
+        x, out = torch.ones(SIZE, device=device.place), torch.zeros(SIZE, device=device.place)
+        device.adopt(x, out)
+        kernel, error, lost = _faulty(), "", False
+        try:
+            kernel[GRID](x, out, SIZE, FAR)
+        except TunewrightError as failed:
+            error, lost = str(failed), isinstance(failed, DeviceLost)
+        store = current_session().store
+        trials = [trial for key in list(store.keys()) for trial in store.trials(key)]
+        failed_blocks = sorted({t.config["BLOCK"] for t in trials if isinstance(t.outcome, Failure)})
+        decided = [decision.config["BLOCK"] for decision in store.decisions()]
+        return {"error": error, "lost": lost, "failed": failed_blocks, "decided": decided}
+
+
 def check_faults(device: DeviceUnderTest, notes: StageNotes, folder: Path) -> None:
     """Tunes a kernel with a config that leaves the device unusable, then again in another process."""
-
-    def tune() -> dict[str, Any]:
-        with device.open():
-            configure(cache=folder / "faults")
-            x, out = torch.ones(SIZE, device=device.place), torch.zeros(SIZE, device=device.place)
-            device.adopt(x, out)
-            kernel, error, lost = _faulty(), "", False
-            try:
-                kernel[GRID](x, out, SIZE, FAR)
-            except TunewrightError as failed:
-                error, lost = str(failed), isinstance(failed, DeviceLost)
-            store = current_session().store
-            trials = [trial for key in list(store.keys()) for trial in store.trials(key)]
-            failed_blocks = sorted({t.config["BLOCK"] for t in trials if isinstance(t.outcome, Failure)})
-            decided = [decision.config["BLOCK"] for decision in store.decisions()]
-            return {"error": error, "lost": lost, "failed": failed_blocks, "decided": decided}
-
-    runs = [run_in_child(tune, folder, f"faults {number}", device.patience) for number in (1, 2)]
+    task = _child_task(device, tune_faulty, folder / "faults")
+    runs = [run_in_child(task, folder, f"faults {number}", device.patience) for number in (1, 2)]
     notes.figures["runs"] = [json.loads(run.result) if run.result else run.status for run in runs]
     for number, run in enumerate(runs, 1):
         if run.result is None:
@@ -157,30 +174,31 @@ def check_compile(device: DeviceUnderTest, notes: StageNotes) -> None:
     notes.expect(bool(torch.allclose(result, x + y)), "the compiled function computes something else")
 
 
+def tune_on_card(device: DeviceUnderTest, cache: str, compiled: str, card: int) -> dict[str, Any]:
+    """Tunes a kernel on one of the cards, in a process of its own; returns what came of it."""
+    kernel = SUITE[1]
+    with _opened(device, cache, compiled):
+        device.use(card)
+        arguments = kernel.arguments(device.place)
+        device.adopt(*arguments[:2])
+        tuned = autotune(kernel.configs, kernel.key)(kernel.function)
+        tuned[kernel.grid](*arguments)
+        adapter.wait_for_device()
+        right = bool(torch.allclose(arguments[1], kernel.expected(*arguments), atol=1e-4))
+        keys = [str(key.device) for key in list(current_session().store.keys())]
+        counts = dict(current_session().counts)
+        return {"right": right, "config": tuned.best_config.all_kwargs(), "counts": counts, "keys": keys}
+
+
 def check_processes(device: DeviceUnderTest, notes: StageNotes, folder: Path) -> None:
     """Two processes tune one kernel at once: one search, one decision. Each further card tunes for itself."""
-    kernel = SUITE[1]
 
-    def tune(card: int) -> Callable[[], dict[str, Any]]:
-        def work() -> dict[str, Any]:
-            with device.open():
-                device.use(card)
-                configure(cache=folder / "processes")
-                arguments = kernel.arguments(device.place)
-                device.adopt(*arguments[:2])
-                tuned = autotune(kernel.configs, kernel.key)(kernel.function)
-                tuned[kernel.grid](*arguments)
-                adapter.wait_for_device()
-                right = bool(torch.allclose(arguments[1], kernel.expected(*arguments), atol=1e-4))
-                keys = [str(key.device) for key in list(current_session().store.keys())]
-                counts = dict(current_session().counts)
-                return {"right": right, "config": tuned.best_config.all_kwargs(), "counts": counts, "keys": keys}
+    def start(card: int, name: str) -> Child:
+        return Child(_child_task(device, tune_on_card, folder / "processes", card=card), folder, name)
 
-        return work
-
-    pair = [Child(tune(0), folder, f"process {number}") for number in (1, 2)]
+    pair = [start(0, f"process {number}") for number in (1, 2)]
     ended = [child.wait(device.patience) for child in pair]
-    ended += [run_in_child(tune(card), folder, f"card {card}", device.patience) for card in range(1, device.count())]
+    ended += [start(card, f"card {card}").wait(device.patience) for card in range(1, device.count())]
     results = []
     for number, end in enumerate(ended):
         what = f"process {number + 1}" if number < len(pair) else f"card {number - 1}"
