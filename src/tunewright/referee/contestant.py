@@ -203,6 +203,7 @@ def clean_environment(threads: int) -> dict[str, str]:
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "random",
+        "TRITON_INTERPRET": "1",
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
     }
 

@@ -60,6 +60,12 @@ class MatchSetup(NamedTuple):
         limits, kinds = self.task.limits, {party.kind for party in self.parties}
         return "cpu" if limits.threads == 1 and not limits.processes and "command" not in kinds else "wall"
 
+    @property
+    def untimed(self) -> str:
+        """Why times mean nothing; empty if they do."""
+        has_triton = any(party.has_triton for party in self.parties)
+        return "Triton's interpreter ran it on the CPU, since the sandbox has no GPU" if has_triton else ""
+
     def limits(self, party: Submission) -> ChildLimits:
         """Returns the limits of a contestant; a command is a process of its own."""
         limits = self.task.limits
@@ -92,7 +98,7 @@ class Sitting:
         pinned = (self._random.choice(cpus),) if setup.task.limits.threads == 1 else ()
         options: dict[str, Any] = {
             "readable": (str(setup.folder), *(path for party in setup.parties for path in _programs(party))),
-            "preload": tuple(setup.task.preload),
+            "preload": (*setup.task.preload, *(["triton"] if setup.untimed else [])),
             "cpus": pinned,
             "without": setup.without,
         }
