@@ -1,6 +1,6 @@
 """Does the gate find planted slow-downs of commands, and raise no false alarm?
 
-    python benchmarks/gate.py [--quick] [--json] [--repeats 40] [--seconds 60] [--shares 0,0.01,0.03,0.1] [--resume FILE]
+    python benchmarks/gate.py [--quick] [--json] [--repeats 40] [--seconds 60] [--shares 0,0.01,0.03] [--resume FILE]
 
 A program in C that computes for about 0.1 s is raced against one that computes 0, 1, 3 or 10 % longer, as
 `tunewright race A B --fail-if-slower 3%` does it. Each share is repeated with another seed, the shares in turn, so that
@@ -16,7 +16,6 @@ all meet the same states of the machine.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile

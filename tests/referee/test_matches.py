@@ -11,7 +11,7 @@ import pytest
 from tunewright.referee import ChildLimits, Referee, Submission, Task, TaskError, load_submission
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from referee_matches.corpus import FOLDER, attacks, honest, kernelbench
+from referee_matches.corpus import FOLDER, attacks, honest
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is of Linux")
 
@@ -158,11 +158,8 @@ def test_every_attack_names_its_idea_where_it_was_seen_and_what_is_right() -> No
         assert case.task.exists(), case.name
 
 
-def test_the_corpus_has_enough_honest_candidates_and_tasks_of_kernelbench() -> None:
+def test_the_corpus_has_enough_honest_candidates() -> None:
     assert len(list(honest())) >= 40
-    answers = list(kernelbench())
-    assert len({case.task for case in answers}) == 10
-    assert len(answers) == 40
 
 
 def test_what_is_neither_a_file_nor_a_command_is_named() -> None:

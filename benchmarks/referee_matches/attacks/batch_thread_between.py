@@ -1,7 +1,7 @@
 # idea: a thread writes the result while the next launch of the batch is prepared and no clock runs
 # seen: a variant of late threads, terminal-bench#1010
 # task: softmax_small
-# verdicts: wrong suspect
+# verdicts: wrong suspect slower tie
 import queue
 import sys
 import threading

@@ -80,6 +80,8 @@ class Contestant:
     ) -> None:
         rng = np.random.default_rng()
         self._limits = limits
+        interpreted = {"TRITON_INTERPRET": "1"} if "triton" in options.get("preload", ()) else {}
+        self._environment = clean_environment(limits.threads) | interpreted
         self._scratch = tempfile.mkdtemp(prefix="tunewright-referee-")
         self._inputs = Arena(spaced_bytes(sizes[0]), name="inputs")
         self._results = ResultArena(spaced_bytes(sizes[1]), rng)
@@ -107,7 +109,7 @@ class Contestant:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=clean_environment(self._limits.threads),
+                env=self._environment,
                 start_new_session=True,
             )
         finally:
@@ -203,7 +205,6 @@ def clean_environment(threads: int) -> dict[str, str]:
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "random",
-        "TRITON_INTERPRET": "1",
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
     }
 
