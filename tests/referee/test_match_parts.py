@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from tunewright.referee import Task, TaskError, load_task, seccomp, syscalls
+from tunewright.referee import Task, TaskError, landlock, load_task, seccomp, syscalls
 from tunewright.referee.arena import GUARD, SLOTS, Arena, ResultArena, spaced_bytes
 from tunewright.referee.checking import ResultChecker
 from tunewright.referee.draws import FRESH, NEIGHBOR, REPEAT, Draws, make_arguments
@@ -259,6 +259,12 @@ def test_the_filter_forbids_what_it_names_and_allows_the_rest() -> None:
     assert interpret(several, numbers["clone"], [0x11]) == interpret(several, numbers["execve"]) == 0
     assert interpret(several, numbers["kill"], [1]) == 0
     assert interpret(several, numbers["ptrace"]) == errno.EPERM
+
+
+def test_what_an_older_kernel_does_not_restrict_is_named() -> None:
+    assert landlock.lacking(6) == {}
+    assert set(landlock.lacking(3)) == {"landlock for TCP", "landlock for device control", "landlock for signals"}
+    assert "version 3 of Landlock, and it came with 4" in landlock.lacking(3)["landlock for TCP"]
 
 
 def test_paths_below_others_are_shown_once(tmp_path) -> None:
