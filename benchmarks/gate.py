@@ -1,6 +1,6 @@
 """Does the gate find planted slow-downs of commands, and raise no false alarm?
 
-    python benchmarks/gate.py [--quick] [--json] [--repeats 40] [--seconds 60] [--shares 0,0.01,0.03,0.1]
+    python benchmarks/gate.py [--quick] [--json] [--repeats 40] [--seconds 60] [--shares 0,0.01,0.03] [--resume FILE]
 
 A program in C that computes for about 0.1 s is raced against one that computes 0, 1, 3 or 10 % longer, as
 `tunewright race A B --fail-if-slower 3%` does it. Each share is repeated with another seed, the shares in turn, so that
@@ -11,12 +11,11 @@ all meet the same states of the machine.
 - `found_3_of_40`, `found_10_of_40`: planted slow-downs that were found, scaled to 40 repeats.
 - `load`: the highest load average that was seen. The goal for 3 % is for a load below 3.
 
-`--quick`: four repeats.
+`--quick`: four repeats. `--resume FILE` keeps each outcome in a file, and skips those that are there.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from statistics import median
 from typing import Any
 
 from figures import Goal, Report, parser
+from kept_rows import KeptRows
 
 from tunewright.gate import GateOptions, GateOutcome, GateResult, open_sides, parse_side, run_gate
 
@@ -72,18 +72,37 @@ def race(program: Path, steps: int, share: float, options: GateOptions) -> GateR
         return run_gate(contest, options)
 
 
-def summarize(results: list[GateResult]) -> dict[str, Any]:
+def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Figures of one share."""
-    elapsed = [result.elapsed for result in results]
-    counts = {outcome.replace(" ", "_"): sum(r.outcome == outcome for r in results) for outcome in GateOutcome}
+    counts = {outcome.replace(" ", "_"): sum(row["outcome"] == outcome for row in rows) for outcome in GateOutcome}
     return {
         **counts,
-        "seconds": round(median(elapsed), 2),
-        "longest": round(max(elapsed), 2),
-        "ratio": round(median(result.ratio for result in results), 4),
-        "pairs": round(median(result.pairs for result in results)),
-        "clock": results[0].clock,
+        "seconds": round(median(row["elapsed"] for row in rows), 2),
+        "longest": round(max(row["elapsed"] for row in rows), 2),
+        "ratio": round(median(row["ratio"] for row in rows), 4),
+        "pairs": round(median(row["pairs"] for row in rows)),
+        "clock": rows[0]["clock"],
     }
+
+
+def run_all(shares: list[float], repeats: int, seconds: float, kept: KeptRows) -> None:
+    """Race what is not known yet, the shares in turn."""
+    left = [(seed, share) for seed in range(repeats) for share in shares if (f"{share:g}", seed) not in kept]
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        program = compile_program(Path(folder))
+        steps = calibrate(program)
+        for done, (seed, share) in enumerate(left, 1):
+            result = race(program, steps, share, GateOptions(LIMIT, seconds, seed))
+            known = {name: getattr(result, name) for name in ("outcome", "elapsed", "ratio", "pairs", "clock", "load")}
+            kept.add(f"{share:g}", seed, **known)
+            remaining = (time.monotonic() - began) / done * (len(left) - done) / 60
+            print(
+                f"{share:.0%} #{seed}: {result.sentence()} in {result.elapsed:.1f} s, load {result.load:.1f}, "
+                f"{remaining:.1f} minutes left",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def main() -> int:
@@ -91,33 +110,28 @@ def main() -> int:
     given.add_argument("--repeats", type=int, help="races of each share (40; quick: 4)")
     given.add_argument("--seconds", type=float, default=60.0, help="limit of a race")
     given.add_argument("--shares", default="0,0.01,0.03,0.1", help="planted slow-downs")
+    given.add_argument("--resume", type=Path, metavar="FILE", help="keep outcomes in this file, and continue from it")
     options = given.parse_args()
     repeats = options.repeats or (4 if options.quick else 40)
-    shares = [float(text) for text in options.shares.split(",")]
-    results: dict[float, list[GateResult]] = {share: [] for share in shares}
-    report, load = Report(), 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        program = compile_program(Path(folder))
-        steps = calibrate(program)
-        for seed in range(repeats):
-            for share in shares:
-                result = race(program, steps, share, GateOptions(LIMIT, options.seconds, seed))
-                results[share].append(result)
-                load = max(load, os.getloadavg()[0])
-                print(f"{share:.0%} #{seed}: {result.sentence()} in {result.elapsed:.1f} s", file=sys.stderr)
-    figures = {f"{share:g}": summarize(own) for share, own in results.items()}
-    small = [result for share in shares if share < LIMIT / 2 for result in results[share]]
+    shares, kept = [float(text) for text in options.shares.split(",")], KeptRows(options.resume)
+    run_all(shares, repeats, options.seconds, kept)
+    rows = {share: list(kept.of(f"{share:g}", repeats)) for share in shares}
+    figures = {f"{share:g}": summarize(own) for share, own in rows.items()}
+    small = [row for share in shares if share < LIMIT / 2 for row in rows[share]]
+    every = [row for own in rows.values() for row in own]
+    load, report = max(row["load"] for row in every), Report()
     report.figures = {
         "shares": figures,
         "repeats": repeats,
         "limit": LIMIT,
         "load": load,
-        "false_alarms": sum(result.outcome is GateOutcome.SLOWER for result in small),
+        "minutes": round(sum(row["elapsed"] for row in every) / 60, 1),
+        **({"false_alarms": sum(row["outcome"] == GateOutcome.SLOWER for row in small)} if small else {}),
         **{f"found_{100 * share:.0f}_of_40": 40 * figures[f"{share:g}"]["slower"] / repeats
            for share in shares if share >= LIMIT},
     }  # fmt: skip
     report.lines = [f"{share:>5}  {own}" for share, own in figures.items()] + [f"load {load:.1f}"]
-    return report.finish(GOALS, as_json=options.json)
+    return report.finish([goal for goal in GOALS if goal.figure in report.figures], as_json=options.json)
 
 
 if __name__ == "__main__":

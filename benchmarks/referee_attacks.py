@@ -1,6 +1,7 @@
 """Does an attack ever get a good verdict from the referee, and an honest candidate ever a bad one?
 
     python benchmarks/referee_attacks.py [--quick] [--json] [--only cache_by_id] [--kernelbench]
+    python benchmarks/referee_attacks.py --planted-only [--planted 40] [--levels 0,3] [--resume FILE]
 
 Attacks are files of `referee_matches/attacks`, each with the source of its idea and the verdicts that are right. Honest
 candidates do what looks suspicious and are right. Each is judged against the reference of its task.
@@ -8,7 +9,8 @@ candidates do what looks suspicious and are right. Each is judged against the re
 - `attacks`: how many there are. `missed`: those with another verdict than their file allows, such as `faster`.
 - `honest`: how many there are. `falsely_accused`: those that were called wrong, suspect or refused.
 - `planted`: verdicts on the same code with 0, 1, 3 and 10 % more work; `false_alarms` are slow-downs found where there
-  are none, `found_3` those of 3 %, of so many. Without `--quick` 40 matches each, otherwise 3.
+  are none, `found_3` those of 3 %, of so many. Without `--quick` 40 matches each, otherwise 3. `--levels` are those to
+  run, `--resume FILE` keeps each verdict in a file and skips those that are there. `minutes`: how long they took.
 - `kernelbench`: answers to ten tasks in the style of KernelBench, with `--kernelbench` or without `--quick`.
 """
 
@@ -19,11 +21,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 from figures import Goal, Report, parser
+from kept_rows import KeptRows
 from referee_matches.corpus import FOLDER, MatchCase, attacks, honest, kernelbench
 
 from tunewright.errors import TunewrightError
@@ -40,6 +44,9 @@ GOALS = (
 )
 SHORT = {"seconds": 0.6, "sittings": 2}
 """How long the matches of the corpus take, besides starting processes."""
+
+TELLING = {"seconds": 1.5, "sittings": 4}
+"""The same for candidates that must be found slower, for which two sittings are too few."""
 
 PLANTED = (0, 1, 3, 10)
 """Percent of more work."""
@@ -72,7 +79,8 @@ def judge(case: MatchCase) -> JudgedCase:
     """Judge one candidate; an error of the referee itself is no verdict."""
     began = time.monotonic()
     try:
-        verdict = Referee(case.task, **SHORT).run(case.candidate).verdict
+        length = TELLING if case.verdicts == ("slower",) else SHORT
+        verdict = Referee(case.task, **length).run(case.candidate).verdict
         outcome, reason = verdict.outcome, verdict.reason
     except TunewrightError as error:
         outcome, reason = "error", f"{type(error).__name__}: {error}"
@@ -109,7 +117,8 @@ def softmax(x):
 """
 """A candidate in which almost all time is spent in `rounds` equal steps."""
 
-STEPS, STEP = 2000, 6_000
+STEPS, STEP = 3000, 6_000
+PLANTED_MATCH = {"seconds": 3.2, "sittings": 8}
 
 
 def plant(percent: int) -> Submission:
@@ -117,21 +126,35 @@ def plant(percent: int) -> Submission:
     return Submission(f"{percent} % more", "python", PLANT.format(size=STEP, rounds=STEPS * (100 + percent) // 100))
 
 
-def note_planted(report: Report, count: int, seconds: float) -> None:
-    """Judge planted slow-downs against the same code without."""
-    outcomes: dict[int, list[str]] = {percent: [] for percent in PLANTED}
-    referee = Referee(FOLDER / "tasks" / "softmax_planted.py", seconds=seconds, sittings=8)
-    for _ in range(count):
-        for percent in PLANTED:
-            verdict = referee.run(plant(percent), [plant(0)]).verdict
-            outcomes[percent].append(verdict.outcome)
-            print(f"  planted {percent} %: {verdict.outcome}: {verdict.reason}", file=sys.stderr, flush=True)
+def note_planted(report: Report, count: int, levels: Sequence[int], kept: KeptRows) -> None:
+    """Judge planted slow-downs against the same code without, the levels in turn."""
+    referee = Referee(FOLDER / "tasks" / "softmax_planted.py", **PLANTED_MATCH)
+    left = [(number, percent) for number in range(count) for percent in levels if (str(percent), number) not in kept]
+    began = time.monotonic()
+    for done, (number, percent) in enumerate(left, 1):
+        start = time.monotonic()
+        verdict = referee.run(plant(percent), [plant(0)]).verdict
+        load, seconds = os.getloadavg()[0], time.monotonic() - start
+        kept.add(str(percent), number, outcome=verdict.outcome, ratio=verdict.ratio, seconds=seconds, load=load)
+        remaining = (time.monotonic() - began) / done * (len(left) - done) / 60
+        print(
+            f"  planted {percent} % #{number}: {verdict.outcome}: {verdict.reason}; {seconds:.1f} s, load {load:.1f}, "
+            f"{remaining:.1f} minutes left",
+            file=sys.stderr,
+            flush=True,
+        )
+    rows = {percent: list(kept.of(str(percent), count)) for percent in levels}
+    outcomes = {percent: [row["outcome"] for row in own] for percent, own in rows.items()}
     figures: dict[str, Any] = {str(percent): _counts(found) for percent, found in outcomes.items()}
     figures["each"] = count
-    figures["false_alarms"] = sum(outcome != "tie" for outcome in outcomes[0])
-    figures["found_3"] = outcomes[3].count("slower")
-    figures["found_3_share"] = round(outcomes[3].count("slower") / count, 3)
-    figures["load"] = round(os.getloadavg()[0], 2)
+    if 0 in outcomes:
+        figures["false_alarms"] = sum(outcome != "tie" for outcome in outcomes[0])
+    if 3 in outcomes:
+        figures["found_3"] = outcomes[3].count("slower")
+        figures["found_3_share"] = round(outcomes[3].count("slower") / count, 3)
+    every = [row for own in rows.values() for row in own]
+    figures["load"] = round(max(row["load"] for row in every), 2)
+    figures["minutes"] = round(sum(row["seconds"] for row in every) / 60, 1)
     report.figures["planted"] = figures
     report.lines.append(f"planted: {figures}")
 
@@ -164,8 +187,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     takes.add_argument("--only", metavar="NAME", help="candidates whose name begins so")
     takes.add_argument("--kernelbench", action="store_true", help="tasks in the style of KernelBench, also if quick")
     takes.add_argument("--planted", type=int, help="matches for each planted slow-down (default: 40, with --quick 3)")
+    takes.add_argument("--planted-only", action="store_true", help="nothing but planted slow-downs")
+    takes.add_argument("--levels", default=",".join(map(str, PLANTED)), help="percent that are planted")
+    takes.add_argument("--resume", type=Path, metavar="FILE", help="keep verdicts on planted slow-downs, and continue")
     given = takes.parse_args(arguments)
     report = Report()
+    planted = given.planted if given.planted is not None else 3 if given.quick else 40
+    levels = [int(text) for text in given.levels.split(",")]
+    if given.planted_only:
+        note_planted(report, planted, levels, KeptRows(given.resume))
+        return report.finish(_goals_of(report), as_json=given.json)
     cases = [*attacks(), *honest()]
     if given.only:
         cases += kernelbench()
@@ -175,12 +206,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note(report, [judge(case) for case in cases])
         return report.finish((), as_json=given.json)
     note(report, [judge(case) for case in cases])
-    planted = given.planted if given.planted is not None else 3 if given.quick else 40
     if planted:
-        note_planted(report, planted, 12.0)
+        note_planted(report, planted, levels, KeptRows(given.resume))
     if given.kernelbench or not given.quick:
         note_kernelbench(report)
-    return report.finish(GOALS, as_json=given.json)
+    return report.finish(_goals_of(report), as_json=given.json)
+
+
+def _goals_of(report: Report) -> list[Goal]:
+    """The goals of what was run."""
+    planted = report.figures.get("planted", {})
+    known = {*report.figures, *(f"planted.{name}" for name in planted)}
+    return [goal for goal in GOALS if goal.figure in known or goal.figure.partition(".")[0] == "kernelbench" in known]
 
 
 if __name__ == "__main__":

@@ -26,6 +26,16 @@ TOOLS = {
 }  # fmt: skip
 
 
+TASK = """
+from tunewright.referee import Task
+
+def triple(x):
+    return 3 * x
+
+task = Task(triple, lambda rng: (rng.standard_normal(500),))
+"""
+
+
 class Client:
     """A scripted client."""
 
@@ -77,6 +87,8 @@ def test_from_init_to_a_bundle(tmp_path) -> None:
         await client.call("init", name="saxpy", kind="c")
         files = (await client.answer("describe"))["files"]
         assert files == ["saxpy.c", "saxpy.py", "test_saxpy.py"]
+        (tmp_path / "task.py").write_text(TASK)
+        (tmp_path / "wrong.py").write_text("def triple(x):\n    return x\n")
         assert "UNROLL" in (await client.answer("read", path="saxpy.c"))["text"]
         space = await client.answer("space", target="saxpy.py:saxpy", sample=2)
         assert space["feasible"] == 15
@@ -92,6 +104,9 @@ def test_from_init_to_a_bundle(tmp_path) -> None:
         assert 1 <= len(tried) <= 5
         raced = await client.answer("race_configs", target="saxpy.py:saxpy", configs=["default", "decided"], seconds=5)
         assert len(raced["contestants"]) == 2
+        judged = await client.answer("referee", task="task.py", candidate="wrong.py", seconds=60)
+        assert judged["verdict"]["outcome"] == "wrong"
+        assert "records" not in judged
         packed = await client.answer("bundle", file="saxpy.bundle", target="saxpy.py:saxpy")
         assert packed["decisions"] == 1
         assert packed["builds"] >= 1
@@ -138,6 +153,10 @@ def test_a_hostile_client_gets_reasons_and_nothing_else(tmp_path) -> None:
         assert "outside of inside" in await client.refused("read", path="../secret.py")
         assert "outside of inside" in await client.refused("space", target="../secret.py:f")
         assert "no FILE.py:NAME" in await client.refused("race", first="sh -c 'touch x'", second="os:abort")
+        assert "outside of inside" in await client.refused("referee", task="../secret.py", candidate="endless.py")
+        assert "must end with" in await client.refused("referee", task="endless.py", candidate="sh {output}")
+        late = await client.refused("referee", task="endless.py", candidate="endless.py", seconds=1e12)
+        assert "stopped after the time given" in late
         assert await client.refused("nonesuch")
         assert await client.refused("tune")
         assert "stopped after the time given" in await client.refused("tune", target="endless.py:f", seconds=1e12)

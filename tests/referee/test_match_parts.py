@@ -6,12 +6,14 @@ import os
 import numpy as np
 import pytest
 
-from tunewright.referee import Task, TaskError, load_task, seccomp, syscalls
+from tunewright.referee import Task, TaskError, landlock, load_task, seccomp, syscalls
 from tunewright.referee.arena import GUARD, SLOTS, Arena, ResultArena, spaced_bytes
 from tunewright.referee.checking import ResultChecker
 from tunewright.referee.draws import FRESH, NEIGHBOR, REPEAT, Draws, make_arguments
+from tunewright.referee.messages import MemorySizes, PlacedLaunch, StagedLaunch
 from tunewright.referee.namespaces import outermost
 from tunewright.referee.policy import find_breach
+from tunewright.referee.staging import LaunchMemory, Staging
 
 F32 = np.dtype(np.float32)
 
@@ -102,23 +104,51 @@ def test_constant_arguments_stay_and_others_change() -> None:
     assert not np.array_equal(w1, task.make_inputs(0, 1, 10)[1])
 
 
-def test_results_are_poisoned_and_what_is_written_beside_them_is_seen() -> None:
+def test_what_is_written_beside_results_is_seen() -> None:
     arena = ResultArena(spaced_bytes([256]), np.random.default_rng(1))
     try:
         (place,) = arena.places(1, 7, [((64,), F32)])
-        view = arena.view(place, F32)
+        image = arena.slot_view(1).copy()
+        view = arena.view(place, F32, image)
         assert not np.array_equal(view, np.zeros(64, np.float32))
         view[:] = 1
-        assert arena.is_clean_outside(1, [place], [256])
-        arena.memory[place.offset + 256 + 8] ^= 1
-        assert not arena.is_clean_outside(1, [place], [256])
-        arena.poison()
-        assert not np.array_equal(view, np.ones(64, np.float32))
-        assert arena.is_clean_outside(1, [place], [256])
+        assert arena.is_clean_around(image, [place], [256])
+        for beside in (-8, 256 + 8):
+            changed = image.copy()
+            changed[place.offset % arena.slot_bytes + beside] ^= 1
+            assert not arena.is_clean_around(changed, [place], [256])
+        assert arena.is_clean()
         arena.memory[0] ^= 1  # another slot
-        assert not arena.is_clean_outside(1, [place], [256])
+        assert not arena.is_clean()
+        arena.restore()
+        assert arena.is_clean()
     finally:
         arena.close()
+
+
+def test_inputs_are_shown_at_their_turn_and_late_results_are_not_kept() -> None:
+    inputs, results = (
+        Arena(spaced_bytes([256]), name="test"),
+        ResultArena(spaced_bytes([256]), np.random.default_rng(1)),
+    )
+    sizes = MemorySizes(inputs.slot_bytes, results.slot_bytes, frames=2)
+    staging = Staging(sizes)
+    try:
+        staging.poison[:] = results.poison
+        memory = LaunchMemory(sizes, inputs.descriptor, results.descriptor, staging.descriptor)
+        for number in range(2):
+            staging.inputs(number)[:] = 10 + number
+        launch = StagedLaunch(2, 100, PlacedLaunch((), ()))
+        memory.deliver(0, launch)
+        assert set(inputs.slot_view(2)[:100]) == {10}, "the next ones are not there yet"
+        assert not inputs.memory[: 2 * inputs.slot_bytes].any()
+        results.slot_view(2)[5] = results.poison[5] ^ 1
+        memory.collect(0, launch)
+        assert staging.results(0)[5] == results.poison[5] ^ 1
+        assert results.is_clean(), "what is written from now on is written too late"
+    finally:
+        for each in (inputs, results, staging):
+            each.close()
 
 
 def test_places_are_aligned_and_within_their_slot() -> None:
@@ -229,6 +259,12 @@ def test_the_filter_forbids_what_it_names_and_allows_the_rest() -> None:
     assert interpret(several, numbers["clone"], [0x11]) == interpret(several, numbers["execve"]) == 0
     assert interpret(several, numbers["kill"], [1]) == 0
     assert interpret(several, numbers["ptrace"]) == errno.EPERM
+
+
+def test_what_an_older_kernel_does_not_restrict_is_named() -> None:
+    assert landlock.lacking(6) == {}
+    assert set(landlock.lacking(3)) == {"landlock for TCP", "landlock for device control", "landlock for signals"}
+    assert "version 3 of Landlock, and it came with 4" in landlock.lacking(3)["landlock for TCP"]
 
 
 def test_paths_below_others_are_shown_once(tmp_path) -> None:

@@ -106,7 +106,15 @@ def test_the_fastest_of_several_baselines_counts() -> None:
     assert verdict.ratio == pytest.approx(2, rel=0.01)
 
 
+def test_without_a_time_that_counts_a_candidate_is_right_or_wrong_and_nothing_else() -> None:
+    rules = MatchRules(least_seconds=(2e-3,), untimed="it was interpreted")
+    verdict = judge(launches(0.5), [], rules, ["base"])
+    assert (verdict.outcome, verdict.ratio) == ("checked", None)
+    assert verdict.reason == "right in 80 launches; checked, not timed: it was interpreted"
+    assert outcome(launches(0.5), [Incident("wrong", "off by one", FRESH, 0, 7)], rules) == "wrong"
+
+
 def test_every_outcome_has_an_exit_status_of_its_own() -> None:
-    assert set(EXIT_STATUSES) == {"faster", "tie", "slower", "wrong", "suspect", "refused"}
-    assert len(set(EXIT_STATUSES.values())) == 6
+    assert set(EXIT_STATUSES) == {"faster", "tie", "slower", "wrong", "suspect", "refused", "checked"}
+    assert len(set(EXIT_STATUSES.values())) == 7
     assert not {1, 2, 130} & set(EXIT_STATUSES.values()), "these mean that the command itself failed"

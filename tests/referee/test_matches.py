@@ -11,7 +11,7 @@ import pytest
 from tunewright.referee import ChildLimits, Referee, Submission, Task, TaskError, load_submission
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from referee_matches.corpus import FOLDER, attacks, honest, kernelbench
+from referee_matches.corpus import FOLDER, attacks, honest
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is of Linux")
 
@@ -80,6 +80,50 @@ def test_a_missing_part_of_the_sandbox_is_said_in_the_verdict(task) -> None:
     assert any("the sandbox has no seccomp: left out on purpose" in note for note in transcript.notes)
 
 
+TRITON = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, y, out, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
+    total = tl.load(x + at, mask=inside) + tl.load(y + at, mask=inside)
+    tl.store(out + at, CHOSEN, mask=inside)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, y):
+        out = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 256),)](x, y, out, x.numel(), BLOCK=256)
+        return out
+"""
+MODEL = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x + y)
+
+def get_inputs():
+    return [torch.randn(20, 50), torch.randn(20, 50)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("chosen", "right"), [("tl.maximum(total, 0.0)", "checked"), ("tl.abs(total)", "wrong")])
+def test_a_triton_kernel_is_interpreted_and_not_timed(chosen, right, tmp_path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "task.py").write_text(MODEL)
+    source = TRITON.replace("CHOSEN", chosen)
+    transcript = short(tmp_path).run(Submission("mine", "python", source))
+    assert transcript.verdict.outcome == right, transcript.verdict.reason
+    assert ("checked, not timed" in transcript.verdict.reason) == (right == "checked")
+    assert transcript.find_inconsistency() is None
+
+
 ATTACKS = ["late_thread", "forged_answer", "reference_file"]
 
 
@@ -114,11 +158,8 @@ def test_every_attack_names_its_idea_where_it_was_seen_and_what_is_right() -> No
         assert case.task.exists(), case.name
 
 
-def test_the_corpus_has_enough_honest_candidates_and_tasks_of_kernelbench() -> None:
+def test_the_corpus_has_enough_honest_candidates() -> None:
     assert len(list(honest())) >= 40
-    answers = list(kernelbench())
-    assert len({case.task for case in answers}) == 10
-    assert len(answers) == 40
 
 
 def test_what_is_neither_a_file_nor_a_command_is_named() -> None:

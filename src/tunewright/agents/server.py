@@ -101,8 +101,9 @@ def _measuring(tools: AgentTools) -> list[Callable[..., Awaitable[str]]]:
         """Race configs of a kernel (FILE.py:NAME): each KNOB=VALUE,KNOB=VALUE, or default, or decided."""
         return await tools.race_configs(target, configs, seconds, shape)
 
-    async def referee(task: str, candidate: str, against: str = "", seconds: float = 300.0) -> str:
-        """Judge a candidate that is not trusted: right or wrong, faster or slower, or suspect."""
+    async def referee(task: str, candidate: str, against: str = "", seconds: float = 120.0) -> str:
+        """Judge a candidate (.py or .c) that is not trusted, for a task (task.py): right or wrong, faster or slower
+        than the reference or `against`, or suspect. Takes at most so many seconds."""
         return await tools.referee(task, candidate, against, seconds)
 
     async def bundle(file: str, target: str, note: str = "") -> str:

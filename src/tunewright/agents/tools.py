@@ -18,6 +18,9 @@ MAX_ROWS = 50
 
 KINDS = ("c", "python", "triton", "torch", "command")
 GATE_STATUS = (0, 1, 3)
+REFEREE_SHARE = 0.2
+"""The share of a referee's time for launches; it spends the rest on starting processes and on comparing."""
+
 MAX_FILES, MAX_FILE_CHARACTERS = 200, 12_000
 
 
@@ -110,11 +113,12 @@ class AgentTools:
         return bounded(answer)
 
     async def referee(self, task: str, candidate: str, against: str, seconds: float) -> str:
-        """Judges a candidate that is not trusted against a task, both in the folder."""
+        """Judges a candidate that is not trusted against a task, both in the folder; within so many seconds in all."""
         limit = self._line.limit(seconds)
-        places = [self._folder.place(task), self._folder.place(candidate)]
-        baseline = ["--against", self._folder.place(against)] if against else []
-        done = await self._line.measure(["referee", "run", "--json", *baseline, "--", *places], limit)
+        places = [self._folder.place(task), self._folder.file(candidate, RACED)]
+        baseline = ["--against", self._folder.file(against, RACED)] if against else []
+        measured = ["--seconds", f"{limit * REFEREE_SHARE:g}"]
+        done = await self._line.measure(["referee", "run", "--json", *measured, *baseline, "--", *places], limit)
         return bounded(done.json())
 
     async def explain(self, kernel: str, shape: str) -> str:

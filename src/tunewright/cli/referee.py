@@ -18,7 +18,7 @@ from tunewright.referee.transcripts import SignedTranscript, find_untrusted
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 BAD_TRANSCRIPT = 1
-STYLES = {"faster": "green", "tie": "yellow", "slower": "yellow"}
+STYLES = {"faster": "green", "tie": "yellow", "slower": "yellow", "checked": "yellow"}
 
 
 @click.group()
@@ -46,7 +46,7 @@ def run(task: Path, candidate: str, out: Path | None, key: Path | None, as_json:
     TASK is a Python file or a folder with task.py, or a file in the style of KernelBench. CANDIDATE is a Python or C
     file, or a command in quotes with {input0} and {output}. It runs in a sandbox, without the clock and the answers.
 
-    Exit status: 0 faster, 10 tie, 11 slower, 12 wrong, 13 suspect, 14 refused.
+    Exit status: 0 faster, 10 tie, 11 slower, 12 wrong, 13 suspect, 14 refused, 15 right but not timed.
     """
     if key is not None and out is None:
         raise click.UsageError("a signed transcript is a file; say where: --out match.json")

@@ -33,10 +33,10 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 
 class Channel:
-    """Whole messages over a socket: four bytes of length, then JSON."""
+    """Whole messages over a socket: four bytes of length, then JSON. It reads so many bytes at once."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+    def __init__(self, sock: socket.socket, most: int = 1 << 16) -> None:
+        self.sock, self._most = sock, most
         self._buffer = b""
 
     def send(self, message: Any) -> None:
@@ -57,7 +57,7 @@ class Channel:
     def receive(self) -> bool:
         """Reads what has arrived; False when the other side has hung up."""
         try:
-            data = self.sock.recv(1 << 16)
+            data = self.sock.recv(self._most)
         except ConnectionError:
             return False
         self._buffer += data

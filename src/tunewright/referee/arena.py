@@ -33,8 +33,8 @@ class Arena:
     """Memory with a few slots, each for the arrays of one launch."""
 
     def __init__(self, slot_bytes: int, *, name: str) -> None:
-        self._slot = -(-(slot_bytes + GUARD) // mmap.PAGESIZE) * mmap.PAGESIZE
-        self.nbytes = SLOTS * self._slot
+        self.slot_bytes = -(-(slot_bytes + GUARD) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self.nbytes = SLOTS * self.slot_bytes
         self.descriptor = os.memfd_create(name)
         os.ftruncate(self.descriptor, self.nbytes)
         self._map = mmap.mmap(self.descriptor, self.nbytes)
@@ -46,7 +46,7 @@ class Arena:
 
     def places(self, slot: int, shift: int, specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[ArrayPlace]:
         """Returns places for arrays of these shapes and dtypes; `shift` moves them by so many aligned blocks."""
-        offset, places = slot * self._slot + GUARD + (shift % (GUARD // ALIGNMENT)) * ALIGNMENT, []
+        offset, places = slot * self.slot_bytes + GUARD + (shift % (GUARD // ALIGNMENT)) * ALIGNMENT, []
         for shape, dtype in specs:
             places.append(ArrayPlace(offset, shape, dtype.name))
             offset += _rounded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize) + GUARD
@@ -54,12 +54,13 @@ class Arena:
 
     def slot_view(self, slot: int) -> NDArray[np.uint8]:
         """Returns the bytes of a slot."""
-        return self.memory[slot * self._slot : (slot + 1) * self._slot]
+        return self.memory[slot * self.slot_bytes : (slot + 1) * self.slot_bytes]
 
-    def view(self, place: ArrayPlace, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Returns the array at a place."""
+    def view(self, place: ArrayPlace, dtype: np.dtype[Any], image: NDArray[np.uint8]) -> NDArray[Any]:
+        """Returns the array at a place in a copy of its slot."""
+        start = place.offset % self.slot_bytes
         count = int(np.prod(place.shape, dtype=np.int64))
-        return self.memory[place.offset : place.offset + count * dtype.itemsize].view(dtype).reshape(place.shape)
+        return image[start : start + count * dtype.itemsize].view(dtype).reshape(place.shape)
 
     def close(self) -> None:
         """Gives the memory back."""
@@ -71,26 +72,24 @@ class ResultArena(Arena):
 
     def __init__(self, slot_bytes: int, rng: np.random.Generator) -> None:
         super().__init__(slot_bytes, name="results")
-        self._poison = rng.integers(0, 256, self._slot, dtype=np.uint8)
-        for slot in range(SLOTS):
-            self.slot_view(slot)[:] = self._poison
+        self.poison: NDArray[np.uint8] = rng.integers(0, 256, self.slot_bytes, dtype=np.uint8)
+        self.restore()
 
-    def poison(self) -> None:
-        """Fills all slots again, so that no result of an earlier launch is left."""
+    def restore(self) -> None:
+        """Poisons all slots again."""
         for slot in range(SLOTS):
-            view = self.slot_view(slot)
-            if not np.array_equal(view, self._poison):
-                view[:] = self._poison
+            self.slot_view(slot)[:] = self.poison
 
-    def is_clean_outside(self, slot: int, places: Sequence[ArrayPlace], sizes: Sequence[int]) -> bool:
-        """Whether nothing was written but the results at these places."""
-        for number in range(SLOTS):
-            expected = self._poison
-            if number == slot:
-                expected = expected.copy()
-                for place, size in zip(places, sizes, strict=True):
-                    start = place.offset - slot * self._slot
-                    expected[start : start + size] = self.slot_view(slot)[start : start + size]
-            if not np.array_equal(self.slot_view(number), expected):
+    def is_clean(self) -> bool:
+        """Whether nothing was written to any slot since it was poisoned."""
+        return all(np.array_equal(self.slot_view(slot), self.poison) for slot in range(SLOTS))
+
+    def is_clean_around(self, image: NDArray[np.uint8], places: Sequence[ArrayPlace], sizes: Sequence[int]) -> bool:
+        """Whether nothing was written to the slot of which this is a copy but the results at these places."""
+        end = 0
+        for place, size in sorted(zip(places, sizes, strict=True), key=lambda each: each[0].offset):
+            start = place.offset % self.slot_bytes
+            if not np.array_equal(image[end:start], self.poison[end:start]):
                 return False
-        return True
+            end = start + size
+        return np.array_equal(image[end:], self.poison[end:])

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,15 +21,19 @@ from tunewright.errors import BackendError
 from tunewright.pools.worker_process import THREAD_VARIABLES, WorkerProcess
 from tunewright.referee.arena import Arena, ResultArena, spaced_bytes
 from tunewright.referee.messages import (
+    BatchTimes,
     ChildLimits,
     ContestantSetup,
     Entry,
     LaunchBatch,
     LaunchTimes,
+    MemorySizes,
     PlacedLaunch,
     SandboxReport,
+    StagedLaunch,
     Started,
 )
+from tunewright.referee.staging import Staging
 from tunewright.stores import serialization
 
 ANSWER_SLACK = 60.0
@@ -46,6 +51,15 @@ class Position(NamedTuple):
 
     slot: int
     shift: int
+
+
+class Request(NamedTuple):
+    """A launch to be made: arguments, shapes and dtypes of its results, named sizes, and where its arrays lie."""
+
+    arguments: Sequence[Any]
+    specs: Sequence[Spec]
+    sizes: Mapping[str, int]
+    position: Position
 
 
 class Finished(NamedTuple):
@@ -66,23 +80,26 @@ class Contestant:
     ) -> None:
         rng = np.random.default_rng()
         self._limits = limits
+        interpreted = {"TRITON_INTERPRET": "1"} if "triton" in options.get("preload", ()) else {}
+        self._environment = clean_environment(limits.threads) | interpreted
         self._scratch = tempfile.mkdtemp(prefix="tunewright-referee-")
         self._inputs = Arena(spaced_bytes(sizes[0]), name="inputs")
         self._results = ResultArena(spaced_bytes(sizes[1]), rng)
+        memory = MemorySizes(self._inputs.slot_bytes, self._results.slot_bytes, options.get("frames", 1))
+        self._staging = Staging(memory)
+        self._staging.poison[:] = self._results.poison
         self._process = WorkerProcess(self._start)
         search = tuple(search_path())
         readable = (*options.get("readable", ()), *search)
         rest: dict[str, Any] = {name: options[name] for name in ("preload", "cpus", "without") if name in options}
-        setup = ContestantSetup(
-            entry, limits, self._inputs.nbytes, self._results.nbytes, self._scratch, readable, **rest
-        )
-        self._process.send(setup)
+        self._process.send(ContestantSetup(entry, limits, memory, self._scratch, readable, **rest))
         self._started: Started | None = None
 
     def _start(self, parent_sock: socket.socket, child_sock: socket.socket, output: IO[bytes]) -> tuple[int, Any]:
         """Starts the supervisor, in a new interpreter with an environment of its own."""
         read_only = self._inputs.read_only_descriptor()
-        passed = [child_sock.fileno(), read_only, self._results.descriptor]
+        memory = [read_only, self._results.descriptor, self._inputs.descriptor, self._staging.descriptor]
+        passed = [child_sock.fileno(), *memory]
         path = [*search_path()]
         code = f"import sys; sys.path[:0] = {path!r}; from tunewright.referee.supervisor import main; main()"
         try:
@@ -92,7 +109,7 @@ class Contestant:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=clean_environment(self._limits.threads),
+                env=self._environment,
                 start_new_session=True,
             )
         finally:
@@ -110,32 +127,46 @@ class Contestant:
         """The parts of its sandbox."""
         return self.wait_started().sandbox
 
-    def launch(
-        self, arguments: Sequence[Any], specs: Sequence[Spec], sizes: Mapping[str, int], position: Position
-    ) -> Finished:
-        """Runs it once on these arguments, and returns times and results."""
-        arrays = [np.ascontiguousarray(value) for value in arguments if isinstance(value, np.ndarray)]
-        places = iter(self._inputs.places(*position, [(array.shape, array.dtype) for array in arrays]))
-        placed, left = [], iter(arrays)
-        for value in arguments:
-            if isinstance(value, np.ndarray):
-                place, array = next(places), next(left)
-                self._inputs.view(place, array.dtype)[...] = array
-                placed.append(place)
-            else:
-                placed.append(value)
-        results = self._results.places(*position, specs)
-        self._results.poison()
-        launch = PlacedLaunch(tuple(placed), tuple(results), dict(sizes))
-        self._process.send(LaunchBatch((launch,)))
-        times = self._answer(LaunchTimes, self._limits.seconds + ANSWER_SLACK)
+    def launch(self, requests: Sequence[Request]) -> list[Finished]:
+        """Runs it once on each of these arguments, and returns times and results; it ends with the first that failed.
+
+        There can be as many requests as there are frames.
+        """
+        staged = [self._stage(number, request) for number, request in enumerate(requests)]
+        self._process.send(LaunchBatch(tuple(staged)))
+        seconds = len(requests) * self._limits.seconds + ANSWER_SLACK
+        done: BatchTimes = self._answer(BatchTimes, seconds)
+        finished = [
+            self._collect(number, times, staged[number], requests[number]) for number, times in enumerate(done.launches)
+        ]
+        if not self._results.is_clean():
+            self._results.restore()
+            finished[-1] = _with_problem(finished[-1].times, "it wrote outside of its results")
+        return finished
+
+    def _stage(self, number: int, request: Request) -> StagedLaunch:
+        """Puts the inputs of a launch where its supervisor finds them."""
+        image, end = self._staging.inputs(number), 0
+        arrays = [np.ascontiguousarray(value) for value in request.arguments if isinstance(value, np.ndarray)]
+        places = self._inputs.places(*request.position, [(array.shape, array.dtype) for array in arrays])
+        for place, array in zip(places, arrays, strict=True):
+            self._inputs.view(place, array.dtype, image)[...] = array
+            end = place.offset % self._inputs.slot_bytes + array.nbytes
+        left = iter(places)
+        placed = tuple(next(left) if isinstance(value, np.ndarray) else value for value in request.arguments)
+        results = tuple(self._results.places(*request.position, request.specs))
+        return StagedLaunch(request.position.slot, end, PlacedLaunch(placed, results, dict(request.sizes)))
+
+    def _collect(self, number: int, times: LaunchTimes, staged: StagedLaunch, request: Request) -> Finished:
+        """Returns the results of a launch, as they were when it ended."""
         if times.error or times.misbehavior:
             return Finished(times, None)
-        bytes_of_results = [int(np.prod(shape, dtype=np.int64)) * dtype.itemsize for shape, dtype in specs]
-        if not self._results.is_clean_outside(position.slot, results, bytes_of_results):
-            problem = "it wrote outside of its results"
-            return Finished(LaunchTimes(times.wall, times.cpu, misbehavior=problem), None)
-        views = [self._results.view(place, dtype) for place, (_, dtype) in zip(results, specs, strict=True)]
+        image, places = self._staging.results(number), staged.launch.results
+        views = [
+            self._results.view(place, dtype, image) for place, (_, dtype) in zip(places, request.specs, strict=True)
+        ]
+        if not self._results.is_clean_around(image, places, [view.nbytes for view in views]):
+            return _with_problem(times, "it wrote outside of its results")
         return Finished(times, [view.copy() for view in views])
 
     def _answer(self, wanted: type[Any], seconds: float) -> Any:
@@ -160,6 +191,11 @@ class Contestant:
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._inputs.close()
         self._results.close()
+        self._staging.close()
+
+
+def _with_problem(times: LaunchTimes, misbehavior: str) -> Finished:
+    return Finished(msgspec.structs.replace(times, misbehavior=times.misbehavior or misbehavior), None)
 
 
 def clean_environment(threads: int) -> dict[str, str]:

@@ -14,6 +14,7 @@ import struct
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,12 +23,15 @@ from numpy.typing import NDArray
 from tunewright.cases.inputs import parse_dtype
 from tunewright.pools.worker_process import Channel
 from tunewright.referee.entries import load_entry
-from tunewright.referee.messages import ArrayPlace, ContestantSetup, LaunchBatch, PlacedLaunch
+from tunewright.referee.messages import ArrayPlace, ContestantSetup, PlacedLaunch
 from tunewright.referee.sandbox import SandboxBuilder, keep_only
 from tunewright.stores import serialization
 
 NONCE = 16
 """Bytes that begin a request, and the answer to it."""
+
+REQUEST_BYTES = 2048
+"""Bytes that are read at once; most requests are smaller, and room for more takes time."""
 
 MAX_TEXT = 2000
 """Characters of an error that are sent."""
@@ -48,8 +52,8 @@ def contest(setup: ContestantSetup, sock: socket.socket, memory: Sequence[int], 
 
 def _prepare(setup: ContestantSetup, sock: socket.socket, memory: Sequence[int], missing: dict[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    inputs = mmap.mmap(memory[0], setup.input_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
-    outputs = mmap.mmap(memory[1], setup.output_bytes, mmap.MAP_SHARED)
+    inputs = mmap.mmap(memory[0], 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    outputs = mmap.mmap(memory[1], 0, mmap.MAP_SHARED)
     sock.set_inheritable(False)
     own = socket.socket(fileno=keep_only(sock.detach()))
     if setup.cpus:
@@ -62,7 +66,7 @@ def _prepare(setup: ContestantSetup, sock: socket.socket, memory: Sequence[int],
         sys.modules["torch"].set_num_threads(setup.limits.threads)
     sandbox.enter_limits()
     sandbox.enter_rights()
-    channel = Channel(own)
+    channel = Channel(own, REQUEST_BYTES)
     channel.send(sandbox.report)
     warnings.simplefilter("ignore")
     _serve(setup, channel, inputs, outputs)
@@ -80,11 +84,10 @@ def _serve(setup: ContestantSetup, channel: Channel, inputs: mmap.mmap, outputs:
             raise
     _answer(channel.sock, nonce, error)
     while (body := channel.wait_message()) is not None:
-        batch, error = serialization.decode(body[NONCE:], LaunchBatch), ""
+        launch, error = serialization.decode(body[NONCE:], PlacedLaunch), ""
         try:
             assert run is not None
-            for launch in batch.launches:
-                run(launch, _arguments(launch, inputs), [_view(outputs, place) for place in launch.results])
+            run(launch, _arguments(launch, inputs), [_view(outputs, place) for place in launch.results])
         except BaseException as problem:
             _answer(channel.sock, body[:NONCE], describe(problem))
             if not isinstance(problem, Exception):
@@ -98,9 +101,10 @@ def _arguments(launch: PlacedLaunch, inputs: mmap.mmap) -> list[Any]:
 
 
 def _view(memory: mmap.mmap, place: ArrayPlace) -> NDArray[Any]:
-    dtype = parse_dtype(place.dtype)
-    count = int(np.prod(place.shape, dtype=np.int64))
-    return np.frombuffer(memory, dtype, count, place.offset).reshape(place.shape)
+    return np.ndarray(place.shape, _dtype(place.dtype), memory, place.offset)
+
+
+_dtype = lru_cache(parse_dtype)
 
 
 def _answer(sock: socket.socket, nonce: bytes, error: str) -> None:

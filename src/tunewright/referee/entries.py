@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import linecache
 import os
 import subprocess
 import sys
@@ -39,6 +40,8 @@ def _load_module(entry: Entry) -> types.ModuleType:
     module = types.ModuleType(MODULE)
     module.__file__ = f"{MODULE}.py"
     sys.modules[MODULE] = module
+    lines = entry.source.splitlines(keepends=True)
+    linecache.cache[module.__file__] = (len(entry.source), None, lines, module.__file__)  # Triton reads its functions
     exec(compile(entry.source, module.__file__, "exec"), module.__dict__)
     return module
 

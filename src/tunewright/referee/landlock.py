@@ -21,6 +21,16 @@ _TCP, _OUTSIDE = 0b11, 0b11
 """Binding and connecting; abstract sockets and signals of processes outside."""
 
 
+SINCE = {2: "links between folders", 3: "truncation", 4: "TCP", 5: "device control", 6: "signals"}
+"""What versions of Landlock began to restrict."""
+
+
+def lacking(abi: int) -> dict[str, str]:
+    """Returns what this version does not restrict, with the reason."""
+    reason = "the kernel has version {} of Landlock, and it came with {}"
+    return {f"landlock for {what}": reason.format(abi, since) for since, what in SINCE.items() if abi < since}
+
+
 class _RulesetAttributes(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 

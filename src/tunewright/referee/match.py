@@ -14,7 +14,7 @@ import numpy as np
 
 from tunewright.referee.arena import spaced_bytes
 from tunewright.referee.checking import ResultChecker, digest_arguments
-from tunewright.referee.contestant import Contestant, Finished, Position
+from tunewright.referee.contestant import Contestant, Finished, Position, Request
 from tunewright.referee.draws import FRESH, Drawn, Draws
 from tunewright.referee.messages import ChildLimits, SandboxReport
 from tunewright.referee.submissions import Submission
@@ -36,6 +36,12 @@ CHECKED_SHARE = 0.34
 SLOW_REFERENCE = 3.0
 """A reference that takes so many times as long as the candidate is slow."""
 
+MAX_BATCH, BATCH_BYTES, BATCH_SECONDS = 16, 16 << 20, 0.008
+"""Short launches come in batches, of which nobody can tell the length: at most so many, so much data and so long.
+
+Only CPU times are taken of batches, since contestants are not stopped between their launches.
+"""
+
 SHRINKING = 6
 """Launches on each smaller shape, to find the smallest input that fails."""
 
@@ -54,6 +60,12 @@ class MatchSetup(NamedTuple):
         limits, kinds = self.task.limits, {party.kind for party in self.parties}
         return "cpu" if limits.threads == 1 and not limits.processes and "command" not in kinds else "wall"
 
+    @property
+    def untimed(self) -> str:
+        """Why times mean nothing; empty if they do."""
+        has_triton = any(party.has_triton for party in self.parties)
+        return "Triton's interpreter ran it on the CPU, since the sandbox has no GPU" if has_triton else ""
+
     def limits(self, party: Submission) -> ChildLimits:
         """Returns the limits of a contestant; a command is a process of its own."""
         limits = self.task.limits
@@ -68,7 +80,8 @@ class Sitting:
         self._random = SystemRandom()
         self._draws = Draws(setup.task, seed)
         self._contestants: list[Contestant] = []
-        self._reference_seconds = self._candidate_seconds = 0.0
+        self._frames = 1
+        self._reference_seconds = self._candidate_seconds = self._all_seconds = 0.0
         self.checker = ResultChecker(setup.task, seed)
         self.records: list[LaunchRecord] = []
         self.incidents: list[Incident] = []
@@ -83,13 +96,16 @@ class Sitting:
         setup, cpus = self._setup, sorted(os.sched_getaffinity(0))
         # Helpers of a contestant with one thread share its processor, so that the wall clock charges them, too.
         pinned = (self._random.choice(cpus),) if setup.task.limits.threads == 1 else ()
-        options = {
+        options: dict[str, Any] = {
             "readable": (str(setup.folder), *(path for party in setup.parties for path in _programs(party))),
-            "preload": tuple(setup.task.preload),
+            "preload": (*setup.task.preload, *(["triton"] if setup.untimed else [])),
             "cpus": pinned,
             "without": setup.without,
         }
         sizes = self._largest_sizes()
+        if setup.clock == "cpu":
+            nbytes = sum(map(spaced_bytes, sizes))
+            self._frames = options["frames"] = max(1, min(MAX_BATCH, BATCH_BYTES // nbytes))
         for number, party in enumerate(setup.parties):
             try:
                 entry = party.entry(setup.task, self._seed, setup.folder)
@@ -122,27 +138,42 @@ class Sitting:
         while not self.incidents and len(self.records) < MAX_LAUNCHES:
             if time.monotonic() > deadline and fresh >= wanted:
                 return
-            drawn = self._draws.draw()
-            fresh += drawn.kind == FRESH
-            self._launch_all(drawn)
+            batch = [self._draws.draw() for _ in range(self._draw_length())]
+            fresh += sum(drawn.kind == FRESH for drawn in batch)
+            self._launch_all(batch)
         if self.incidents and self.incidents[0].outcome == WRONG:
             self._find_smallest()
 
-    def _launch_all(self, drawn: Drawn) -> None:
-        arguments = self._draws.arguments(drawn)
-        specs = self.checker.specs(drawn.shape, arguments)
-        sizes = self._setup.task.shapes[drawn.shape]
-        finished: dict[int, Finished] = {}
+    def _draw_length(self) -> int:
+        """Returns how many launches come in the next batch: one, or any number if launches were short."""
+        most = BATCH_SECONDS * len(self._contestants) * len(self.records) / max(self._all_seconds, 1e-9)
+        return self._random.randint(1, max(1, min(self._frames, int(most))))
+
+    def _launch_all(self, batch: Sequence[Drawn]) -> None:
+        """Has all contestants run a batch, one after the other, and notes its launches up to the first that failed."""
+        task = self._setup.task
+        sets = [self._draws.arguments(drawn) for drawn in batch]
+        requests = [
+            Request(arguments, self.checker.specs(drawn.shape, arguments), task.shapes[drawn.shape], drawn.position)
+            for drawn, arguments in zip(batch, sets, strict=True)
+        ]
+        finished: dict[int, list[Finished]] = {}
         for number in self._random.sample(range(len(self._contestants)), len(self._contestants)):
-            finished[number] = self._contestants[number].launch(arguments, specs, sizes, drawn.position)
-        checked = self._is_checked()
+            finished[number] = self._contestants[number].launch(requests)
+        for place in range(min(map(len, finished.values()))):
+            self._note_launch(batch[place], sets[place], [finished[number][place] for number in sorted(finished)])
+
+    def _note_launch(self, drawn: Drawn, arguments: Sequence[Any], finished: Sequence[Finished]) -> None:
+        """Compares the results of a launch, and notes it."""
         self._candidate_seconds += finished[0].times.wall * 1e-9
+        self._all_seconds += sum(each.times.cpu for each in finished) * 1e-9
+        checked = self._is_checked()
         expected = self._expected(arguments) if checked else None
-        for number, each in finished.items():
+        for number, each in enumerate(finished):
             if problem := self._find_problem(each, expected, arguments):
                 self._note(number, *problem, drawn)
         digest = digest_arguments(arguments) if len(self.records) < DIGESTED else ""
-        wall, cpu = (tuple(getattr(finished[i].times, name) for i in sorted(finished)) for name in ("wall", "cpu"))
+        wall, cpu = (tuple(getattr(each.times, name) for each in finished) for name in ("wall", "cpu"))
         self.records.append(
             LaunchRecord(self._number, drawn.kind, drawn.shape, drawn.seed, drawn.swap, wall, cpu, checked, digest)
         )
@@ -190,7 +221,7 @@ class Sitting:
             for shape in smaller:
                 for _ in range(SHRINKING):
                     position = Position(self._random.randrange(3), self._random.randrange(1 << 16))
-                    again._launch_all(Drawn(FRESH, shape, self._random.getrandbits(62), 0, position))
+                    again._launch_all([Drawn(FRESH, shape, self._random.getrandbits(62), 0, position)])
                     if again.incidents:
                         self.incidents[:] = again.incidents[:1]
                         return

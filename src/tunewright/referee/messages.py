@@ -48,6 +48,14 @@ class ChildLimits(msgspec.Struct, frozen=True):
     start_seconds: float = 120.0
 
 
+class MemorySizes(msgspec.Struct, frozen=True):
+    """The memory of a contestant: bytes of a slot of inputs and of results, and how many launches can be staged."""
+
+    input_slot: int
+    result_slot: int
+    frames: int = 1
+
+
 class ContestantSetup(msgspec.Struct, frozen=True):
     """What a supervisor needs to start a contestant.
 
@@ -56,8 +64,7 @@ class ContestantSetup(msgspec.Struct, frozen=True):
 
     entry: Entry
     limits: ChildLimits
-    input_bytes: int
-    output_bytes: int
+    memory: MemorySizes
     scratch: str
     readable: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
@@ -80,14 +87,22 @@ class Started(msgspec.Struct, frozen=True):
     misbehavior: str = ""
 
 
-class LaunchBatch(msgspec.Struct, frozen=True):
-    """Launches that follow each other and are timed together."""
+class StagedLaunch(msgspec.Struct, frozen=True):
+    """A launch that waits for its turn: the slot that it will have, and the bytes of that slot that its inputs take."""
 
-    launches: tuple[PlacedLaunch, ...]
+    slot: int
+    nbytes: int
+    launch: PlacedLaunch
+
+
+class LaunchBatch(msgspec.Struct, frozen=True):
+    """Launches that follow each other; the contestant is told of one at a time, and stopped after the last."""
+
+    launches: tuple[StagedLaunch, ...]
 
 
 class LaunchTimes(msgspec.Struct, frozen=True):
-    """What the supervisor saw of a batch, in nanoseconds: the wall clock, and CPU time of the contestant's processes.
+    """What the supervisor saw of a launch, in nanoseconds: the wall clock, and CPU time of the contestant's processes.
 
     `error` is what the contestant says went wrong, or how it ended; `misbehavior` what no honest one does.
     """
@@ -97,3 +112,9 @@ class LaunchTimes(msgspec.Struct, frozen=True):
     error: str = ""
     misbehavior: str = ""
     processes: int = 1
+
+
+class BatchTimes(msgspec.Struct, frozen=True):
+    """The launches of a batch; it ends with the first that failed."""
+
+    launches: tuple[LaunchTimes, ...]

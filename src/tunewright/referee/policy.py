@@ -36,6 +36,14 @@ def find_breach(source: str, task: Task) -> str | None:
     return None
 
 
+def imports_module(source: str, name: str) -> bool:
+    """Whether a Python source imports a module, anywhere in it."""
+    try:
+        return any(module.partition(".")[0] == name for module, _ in _imported(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return False
+
+
 def _imported(tree: ast.AST) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -54,7 +54,7 @@ class Referee:
         if not against:
             parties.append(reference_submission(self.task))
         if breach := parties[0].find_breach(self.task):
-            return self._transcript(parties, (), [Incident(REFUSED, breach)], ())
+            return self._transcript(parties, (), [Incident(REFUSED, breach)], MatchRules(self.margin))
         with tempfile.TemporaryDirectory(prefix="tunewright-referee-") as folder:
             return self._hold(parties, Path(folder))
 
@@ -67,12 +67,12 @@ class Referee:
         seeds: list[int] = []
         reports: list[SandboxReport] = []
         least: tuple[float, ...] = ()
-        for number in range(self.sittings):
+        for number in range(1 if setup.untimed else self.sittings):
             seeds.append(random.getrandbits(31))
             sitting = Sitting(setup, number, seeds[-1])
             if not number:
                 sitting.checker.require_sensitive([random.getrandbits(31) for _ in range(3)], seeds[0])
-                least = least_seconds(self.task, sitting.checker, seeds[0])
+                least = () if setup.untimed else least_seconds(self.task, sitting.checker, seeds[0])
             try:
                 sitting.start()
                 reports += sitting.reports
@@ -85,18 +85,18 @@ class Referee:
                 break
         report = reports[0] if reports else SandboxReport()
         load = monitor.stop().load
-        return self._transcript(parties, records, incidents, least, (seeds, report, load, setup.clock))
+        rules = MatchRules(self.margin, setup.clock, least, setup.untimed)
+        return self._transcript(parties, records, incidents, rules, (seeds, report, load))
 
     def _transcript(
         self,
         parties: Sequence[Submission],
         records: Sequence[LaunchRecord],
         incidents: Sequence[Incident],
-        least: tuple[float, ...],
-        rest: tuple[Sequence[int], SandboxReport, float, str] = ((), SandboxReport(), 0.0, "cpu"),
+        rules: MatchRules,
+        rest: tuple[Sequence[int], SandboxReport, float] = ((), SandboxReport(), 0.0),
     ) -> RefereeTranscript:
-        seeds, report, load, clock = rest
-        rules = MatchRules(self.margin, clock, least)
+        seeds, report, load = rest
         return RefereeTranscript(
             task=Path(self.task.path).name or self.task.entry_name,
             task_digest=digest_source(self.task.source),

@@ -95,7 +95,9 @@ class SandboxBuilder:
         readable = [*readable_paths(), *self._setup.readable, "/proc", "/dev"]
         own = self.active.get("own file system")
         writable = [SCRATCH, "/dev/shm", "/dev/null"] if own else [self._setup.scratch, "/dev/null"]
-        return f"version {landlock.restrict(readable, writable)}"
+        version = landlock.restrict(readable, writable)
+        self.missing |= landlock.lacking(version)
+        return f"version {version}"
 
     def _enter_seccomp(self) -> str:
         processes = self._setup.limits.processes

@@ -12,7 +12,7 @@ import msgspec
 from tunewright.backends import c_toolchain
 from tunewright.errors import BackendError
 from tunewright.referee.messages import Entry
-from tunewright.referee.policy import find_breach
+from tunewright.referee.policy import find_breach, imports_module
 from tunewright.referee.task import Task, TaskError
 from tunewright.stores import files
 
@@ -37,6 +37,11 @@ class Submission(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """The SHA-256 of the source, or of the command and its program."""
         return sha256(self.source.encode()).hexdigest()
+
+    @property
+    def has_triton(self) -> bool:
+        """Whether it may launch Triton kernels, which are interpreted here."""
+        return self.kind == "python" and imports_module(self.source, "triton")
 
     def find_breach(self, task: Task) -> str | None:
         """Returns why it may not take part; None if it may."""

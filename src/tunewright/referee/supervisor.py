@@ -17,8 +17,16 @@ import time
 from tunewright.pools.worker_process import Channel, configure_child_process, describe_exit, resident_bytes
 from tunewright.referee import namespaces, process_tree, syscalls
 from tunewright.referee.contestant_main import HEADER, MAX_TEXT, NONCE, contest
-from tunewright.referee.messages import ContestantSetup, LaunchBatch, LaunchTimes, SandboxReport, Started
+from tunewright.referee.messages import (
+    BatchTimes,
+    ContestantSetup,
+    LaunchBatch,
+    LaunchTimes,
+    SandboxReport,
+    Started,
+)
 from tunewright.referee.sandbox import die_with_parent
+from tunewright.referee.staging import LaunchMemory
 from tunewright.stores import serialization
 
 POLL_SECONDS = 0.02
@@ -34,12 +42,14 @@ MAX_PROCESSES = 64
 class Supervisor:
     """Starts one contestant and times its launches."""
 
-    def __init__(self, setup: ContestantSetup, memory: list[int]) -> None:
-        self._setup, self._memory = setup, memory
+    def __init__(self, setup: ContestantSetup, descriptors: list[int]) -> None:
+        self._setup, self._descriptors = setup, descriptors
+        self._memory: LaunchMemory | None = None
         self._pid = 0
         self._exit = ""
         self._base_memory = 0
         self._others: list[int] = []
+        self._is_stopped, self._charged = True, 0
         self._sock, self._their_sock = socket.socketpair()
 
     def start(self) -> Started:
@@ -52,7 +62,9 @@ class Supervisor:
             self._sock.close()
             os.setsid()
             die_with_parent(parent)
-            contest(self._setup, self._their_sock, self._memory, missing)
+            contest(self._setup, self._their_sock, self._descriptors[:2], missing)
+        _, results, inputs, staging = self._descriptors
+        self._memory = LaunchMemory(self._setup.memory, inputs, results, staging)
         self._their_sock.close()
         channel = Channel(self._sock)
         self._sock.settimeout(self._setup.limits.start_seconds)
@@ -68,31 +80,51 @@ class Supervisor:
         times = self._exchange(b"", self._setup.limits.start_seconds)
         return Started(report, times.error, times.misbehavior)
 
-    def launch(self, batch: LaunchBatch) -> LaunchTimes:
-        """Lets the contestant run a batch; afterwards it is stopped."""
-        if self._exit:
-            return LaunchTimes(error=self._exit)
-        return self._exchange(serialization.encode(batch), self._setup.limits.seconds)
+    def launch(self, batch: LaunchBatch) -> BatchTimes:
+        """Lets the contestant run a batch; afterwards it is stopped.
 
-    def _exchange(self, body: bytes, seconds: float) -> LaunchTimes:
-        """Sends a request and waits for its answer; times from the request until everything is stopped."""
+        Within a batch it is not stopped, which takes longer than short launches. So the results of each are kept when
+        it says that they are there, and the inputs of the next come after that.
+        """
+        assert self._memory is not None
+        done: list[LaunchTimes] = []
+        for number, staged in enumerate(batch.launches):
+            if self._exit:
+                return BatchTimes((*done, LaunchTimes(error=self._exit)))
+            self._memory.deliver(number, staged)
+            is_last = number + 1 == len(batch.launches)
+            body = serialization.encode(staged.launch)
+            done.append(self._exchange(body, self._setup.limits.seconds, stop=is_last))
+            self._memory.collect(number, staged)
+            if done[-1].error or done[-1].misbehavior:
+                break
+        return BatchTimes(tuple(done))
+
+    def _exchange(self, body: bytes, seconds: float, *, stop: bool = True) -> LaunchTimes:
+        """Sends a request and waits for its answer; times from the request until it came, or everything is stopped.
+
+        CPU time is counted from the end of the launch before, so that whatever runs in between is charged.
+        """
         nonce = os.urandom(NONCE)
         frame = (NONCE + len(body)).to_bytes(4, "little") + nonce + body
         if self._has_spoken():
             self._kill()
             return LaunchTimes(misbehavior="it answered a request before there was one")
         others = self._others
-        cpu, began = self._cpu(), time.perf_counter_ns()
+        cpu, began = self._cpu() if self._is_stopped else self._charged, time.perf_counter_ns()
         try:
             self._sock.sendall(frame)
         except OSError:
             return LaunchTimes(error=self._reap())
-        for pid in (self._pid, *others):
-            _signal(pid, signal.SIGCONT)
+        if self._is_stopped:
+            for pid in (self._pid, *others):
+                _signal(pid, signal.SIGCONT)
         error, misbehavior = self._wait_answer(nonce, seconds)
-        if not self._exit:
+        self._is_stopped = stop or bool(error or misbehavior)
+        if not self._exit and self._is_stopped:
             self._stop()
-        wall, used = time.perf_counter_ns() - began, self._cpu() - cpu
+        wall, self._charged = time.perf_counter_ns() - began, self._cpu()
+        used = self._charged - cpu
         if misbehavior or error.startswith(OVER):
             self._kill()
         return LaunchTimes(wall, max(used, 0), error or self._exit, misbehavior, 1 + len(self._others))
@@ -197,10 +229,13 @@ def _signal(pid: int, number: int) -> None:
 
 
 def main() -> None:
-    """Serves the referee that started this process; arguments are descriptors of the socket and of shared memory."""
+    """Serves the referee that started this process; arguments are descriptors of the socket and of shared memory.
+
+    That is: inputs for reading only, results, inputs, and staged launches.
+    """
     configure_child_process()
     syscalls.call("prctl", ADOPT_ORPHANS, 1, 0, 0, 0)
-    channel, memory = Channel(socket.socket(fileno=int(sys.argv[1]))), [int(text) for text in sys.argv[2:4]]
+    channel, memory = Channel(socket.socket(fileno=int(sys.argv[1]))), [int(text) for text in sys.argv[2:]]
     body = channel.wait_message()
     if body is None:
         return

@@ -17,7 +17,7 @@ from tunewright.referee.task import USUAL_IMPORTS, Task, TaskError
 KERNELBENCH = ("Model", "get_inputs", "get_init_inputs")
 """The names that a file of KernelBench defines."""
 
-TORCH_IMPORTS = (*USUAL_IMPORTS, "torch")
+TORCH_IMPORTS = (*USUAL_IMPORTS, "torch", "triton")
 
 
 @dataclass(frozen=True, eq=False)

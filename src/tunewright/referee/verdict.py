@@ -14,7 +14,10 @@ from tunewright.referee.draws import FRESH, REPEAT
 from tunewright.stats import MIN_SAMPLES, SURE, UNKNOWN, student_t_from_normal, trimmed_mean, trimmed_mean_error
 
 FASTER, TIE, SLOWER, WRONG, SUSPECT, REFUSED = "faster", "tie", "slower", "wrong", "suspect", "refused"
-EXIT_STATUSES = {FASTER: 0, TIE: 10, SLOWER: 11, WRONG: 12, SUSPECT: 13, REFUSED: 14}
+CHECKED = "checked"
+"""Right as far as was seen, and not timed."""
+
+EXIT_STATUSES = {FASTER: 0, TIE: 10, SLOWER: 11, WRONG: 12, SUSPECT: 13, REFUSED: 14, CHECKED: 15}
 """The exit status of `tunewright referee run` for each outcome."""
 
 PHYSICS_SLACK = 0.5
@@ -56,11 +59,12 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MatchRules(msgspec.Struct, frozen=True):
-    """How a match is judged: the margin, the clock, and the least seconds of each shape."""
+    """How a match is judged: the margin, the clock, the least seconds of each shape, and why no time counts, if so."""
 
     margin: float = 0.01
     clock: str = "cpu"
     least_seconds: tuple[float, ...] = ()
+    untimed: str = ""
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -97,6 +101,9 @@ def judge(
         for incident in incidents:
             if incident.outcome == outcome:
                 return RefereeVerdict(outcome, incident.reason, failing=incident if incident.kind else None)
+    if rules.untimed:
+        count = sum(record.checked for record in records)
+        return RefereeVerdict(CHECKED, f"right in {count} launches; checked, not timed: {rules.untimed}")
     if reason := find_impossible(records, rules) or find_cached(records, rules):
         return RefereeVerdict(SUSPECT, reason)
     clocked = [Comparison(name, *compare(records, number, rules.clock)) for number, name in enumerate(baselines, 1)]
