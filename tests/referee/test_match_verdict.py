@@ -77,8 +77,12 @@ def test_a_candidate_that_is_much_faster_on_old_inputs_keeps_results() -> None:
 
 
 def test_who_beats_the_machine_is_suspect() -> None:
-    assert outcome(launches(0.5), rules=MatchRules(least_seconds=(2e-3,))) == "suspect"
+    assert outcome(launches(0.3), rules=MatchRules(least_seconds=(0.9e-3,))) == "suspect"
     assert outcome(launches(0.5), rules=MatchRules(least_seconds=(0.5e-3,))) == "faster"
+
+
+def test_a_bound_that_a_baseline_beats_was_measured_wrongly() -> None:
+    assert outcome(launches(0.3), rules=MatchRules(least_seconds=(9e-3,))) == "faster"
 
 
 def test_less_cpu_time_and_more_wall_time_is_suspect() -> None:

@@ -124,7 +124,7 @@ def test_a_triton_kernel_is_interpreted_and_not_timed(chosen, right, tmp_path) -
     assert transcript.find_inconsistency() is None
 
 
-ATTACKS = ["late_thread", "forged_answer", "reference_file"]
+ATTACKS = ["late_thread", "forged_answer", "reference_file", "batch_first_only"]
 
 
 @pytest.mark.parametrize("name", ATTACKS)
