@@ -102,5 +102,15 @@ def test_recording_works_from_end_to_end(monkeypatch, capsys) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import record_spaces
 
-    assert record_spaces.main(["--quick", "--only", "gemm"]) == 0
+    for kernel in ("gemm", "transpose"):  # knobs of build time only, and some of run time
+        assert record_spaces.main(["--quick", "--only", kernel]) == 0
+        assert "median_over_best" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_recording_programs_works_from_end_to_end(monkeypatch, capsys) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import record_programs
+
+    assert record_programs.main(["--quick", "--only", "sqlite"]) == 0
     assert "median_over_best" in capsys.readouterr().out

@@ -24,7 +24,7 @@ REFIT_RATIO = 1.04
 SPREAD_SCALE = 1.5
 """Factor on the spread of the trees, which see the same trials and agree too much."""
 
-FIRST_FIT, FIRST_USE, FULL_USE = 12, 24, 64
+FIRST_FIT, FIRST_USE, FULL_USE = 24, 40, 80
 """Numbers of trials: the trees are fitted and compared, they begin to count, and they count as much as they deserve.
 
 With few trials a distance between configs says more than splits do.
