@@ -1,17 +1,20 @@
 """Searching: how near to the best config in how few trials, on recorded spaces, beside Kernel Tuner's strategies.
 
     python benchmarks/search.py [--quick] [--json] [--spaces DIR] [--peers DIR] [--seeds 50] [--strategies A,B]
-                                [--only PART] [--out DIR]
+                                [--only PART] [--out DIR] [--exact]
 
 DIR holds recordings of real devices (NAME.parquet, NAME.json); without it, those of the project's `spaces/` are
 searched, or one that is made up. The first strategy named is judged by the goals; the others stand beside it, and so
-do Kernel Tuner's, in the same run, through the replay script in the peers' folder. Parts:
+do Kernel Tuner's, in the same run, through the replay script in the peers' folder. A name may have settings:
+`portfolio?trees=false`. Parts:
 
 - from-scratch: r25 .. r200 (optimum / best so far after so many evaluations, mean over seeds and spaces), e5, e1
   (evaluations until within 5 % and 1 %, median over seeds, then over spaces), within1 (share of runs within 1 % at
   the end). Failed configs count as evaluations.
 - loko: the same where the settings used on a kernel were chosen without that kernel: `loko.json`, {kernel: settings}.
-- cpu: the same on the project's own recorded CPU spaces.
+- cpu: the same on the project's own recorded CPU spaces. Times are drawn from the spread of each row, and what counts
+  after k evaluations is the config that a final race would choose; `--exact` takes the recorded times as they are.
+  `worst_vs_best_arm` is the least lead, of any space at 100 or 200, over the best other strategy of ours.
 - transfer: each strategy that takes a prior is told 200 random trials from each other space of the same kernel;
   `transfer_worst` is the least gain over from-scratch of any space, at 50 or 100 evaluations.
 - batches: r at 96 evaluations one at a time, minus the same in batches of 8.
@@ -66,6 +69,10 @@ GOALS = (
     *(Goal(name, "<=" if name[0] == "e" else ">=", aim) for name, aim in AIMS.items()),
     *(Goal(f"loko_{name}", ">=", round(AIMS[name] - 0.01, 3)) for name in ("r25", "r50", "r100", "r200", "within1")),
     *(Goal(f"ahead_at_{budget}", "==", True) for budget in (25, 50, 100, 200)),
+    Goal("cpu_r100", ">=", 0.98),
+    Goal("cpu_r200", ">=", 0.995),
+    Goal("cpu_within1", ">=", 0.9),
+    Goal("worst_vs_best_arm", ">=", -0.01),
     Goal("transfer_e5", "<=", 5),
     Goal("transfer_e1", "<=", 15),
     Goal("transfer_worst", ">=", -0.01),
@@ -82,6 +89,19 @@ Scores = dict[str, list[TraceScore]]
 def settings_for(kernel: str, file: Path = LOKO) -> dict[str, Any]:
     """What a strategy is made with on this kernel: chosen on the others alone."""
     return dict(json.loads(file.read_text()).get(kernel, {}))
+
+
+def contender(text: str) -> ReplayedStrategy:
+    """The strategy that a name with settings means, such as `portfolio?trees=false&elite=1`."""
+    name, _, settings = text.partition("?")
+    pairs = (pair.partition("=") for pair in settings.split("&") if pair)
+    return ReplayedStrategy(name, {key: json.loads(value) for key, _, value in pairs})
+
+
+def name_of(trace: Trace) -> str:
+    """The name of a trace's strategy with its settings, as `contender` takes it."""
+    settings = "&".join(f"{key}={json.dumps(value)}" for key, value in trace.key.settings.items())
+    return f"{trace.key.strategy}?{settings}" if settings else trace.key.strategy
 
 
 @dataclass(frozen=True)
@@ -107,20 +127,19 @@ class Bench:
 
         return collect_traces(wanted, self.ledger, workers=self.workers, after=after)
 
-    def scratch(self, part: str, origins: Sequence[RecordingFile], *, at: Sequence[int] = ()) -> Scores:
+    def scratch(
+        self, part: str, origins: Sequence[RecordingFile], *, at: Sequence[int] = (), noise: bool = False
+    ) -> Scores:
         """Every strategy on some spaces, knowing nothing."""
-        wanted = make_jobs(
-            origins, [ReplayedStrategy(n) for n in self.names], range(self.seeds), ReplayOptions(self.budget)
-        )
+        options = ReplayOptions(self.budget, noise=noise)
+        wanted = make_jobs(origins, [contender(name) for name in self.names], range(self.seeds), options)
         return self.scored(self.run(wanted, part), at)
 
     def scored(self, found: Sequence[Trace], at: Sequence[int] = ()) -> Scores:
         """Scores by strategy; also after `at` evaluations."""
         scores: Scores = {}
         for trace in found:
-            scores.setdefault(trace.key.strategy, []).append(
-                TraceScore.of(trace, (*checkpoints(trace.key.budget), *at))
-            )
+            scores.setdefault(name_of(trace), []).append(TraceScore.of(trace, (*checkpoints(trace.key.budget), *at)))
         return scores
 
 
@@ -188,31 +207,46 @@ def loko(bench: Bench, report: Report) -> None:
         return
     wanted: list[ReplayJob] = []
     for origin in bench.origins:
-        contender = ReplayedStrategy(bench.names[0], settings_for(kernel_of(origin)))
-        wanted += make_jobs([origin], [contender], range(bench.seeds), ReplayOptions(bench.budget))
-    scores = bench.scored(bench.run(wanted, "loko"))
+        chosen = ReplayedStrategy(bench.names[0].partition("?")[0], settings_for(kernel_of(origin)))
+        wanted += make_jobs([origin], [chosen], range(bench.seeds), ReplayOptions(bench.budget))
+    traces = bench.run(wanted, "loko")
+    scores = {bench.names[0]: [score for some in bench.scored(traces).values() for score in some]}
     told(scores, report, "settings chosen without the kernel they are used on")
     report.figures |= headline(scores[bench.names[0]], "loko_")
     report.figures["loko_by_kernel"] = by(scores, "kernel")[bench.names[0]]
 
 
-def cpu(bench: Bench, peers: Peers, report: Report) -> None:
-    """Ours on the project's own spaces of CPUs."""
+def cpu(bench: Bench, peers: Peers, report: Report, *, noise: bool) -> None:
+    """Ours on the project's own spaces of CPUs; Kernel Tuner's see the recorded times without noise."""
     origins = [RecordingFile(path) for path in sorted(OWN.glob("*.parquet"))]
     if not origins:
         report.lines.append(f"cpu: there is no recording in {OWN.name}/ of the project\n")
         return
-    scores = bench.scratch("cpu", origins)
+    scores = bench.scratch("cpu", origins, noise=noise)
+    report.figures["cpu_noise"] = noise
     every = scores | peers.scores(origins, bench.seeds, bench.budget, report)
     told(every, report, f"CPU spaces of our own: {len(origins)}")
     report.figures |= headline(scores[bench.names[0]], "cpu_")
     report.figures["cpu_strategies"] = {name: plain(some) for name, some in every.items()}
     report.figures["cpu_by_space"] = by(every, "table")
+    if (worst := worst_lead(by(scores, "table"), bench.names[0])) is not None:
+        report.figures["worst_vs_best_arm"] = worst
+
+
+def worst_lead(by_space: dict[str, dict[str, Any]], judged: str) -> float | None:
+    """The least difference, of any space at 100 or 200 evaluations, to the best of the other strategies."""
+    leads = [
+        own[mark] - max(others)
+        for space, own in by_space[judged].items()
+        for mark in ("r100", "r200")
+        if mark in own and (others := [some[space][mark] for name, some in by_space.items() if name != judged])
+    ]
+    return round(min(leads), 4) if leads else None
 
 
 def transfer(bench: Bench, report: Report) -> None:
     """Those that take a prior, told trials from other spaces of the same kernel."""
-    able = [name for name in bench.names if hasattr(ReplayedStrategy(name).load(), "inform")]
+    able = [name for name in bench.names if hasattr(contender(name).load(), "inform")]
     kernels = {origin: kernel_of(origin) for origin in bench.origins}
     sources = {
         origin: [other for other in bench.origins if other != origin and kernels[other] == kernels[origin]]
@@ -223,7 +257,7 @@ def transfer(bench: Bench, report: Report) -> None:
         why = "no strategy named has `inform`" if origins else "no kernel was recorded on two devices"
         report.lines.append(f"transfer: {why}\n")
         return
-    contenders = [ReplayedStrategy(name) for name in able]
+    contenders = [contender(name) for name in able]
     wanted = make_jobs(
         origins, contenders, range(bench.seeds), ReplayOptions(min(100, bench.budget), source_trials=DRAWN), sources
     )
@@ -256,7 +290,7 @@ def batches(bench: Bench, report: Report) -> None:
     mark = min(BATCHED, bench.budget)
     singly = bench.scratch("from scratch", bench.origins, at=[mark])
     wanted = make_jobs(
-        bench.origins, [ReplayedStrategy(n) for n in bench.names], range(bench.seeds), ReplayOptions(mark, BATCH)
+        bench.origins, [contender(n) for n in bench.names], range(bench.seeds), ReplayOptions(mark, BATCH)
     )
     together = bench.scored(bench.run(wanted, "batches"))
     report.lines.append(f"r{mark} one at a time, in batches of {BATCH}, and the difference")
@@ -315,6 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     takes.add_argument("--strategies", default="portfolio,random", metavar="A,B", help="the first is judged")
     takes.add_argument("--only", choices=PARTS, action="append", help="one part instead of all; may be repeated")
     takes.add_argument("--out", type=Path, metavar="DIR", help="keep finished runs here, and do not repeat them")
+    takes.add_argument("--exact", action="store_true", help="CPU spaces without noise")
     takes.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = takes.parse_args(arguments)
     names = [name.strip() for name in given.strategies.split(",") if name.strip()]
@@ -328,10 +363,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         work: Mapping[str, Any] = {
             "from-scratch": lambda: from_scratch(bench, peers, report),
             "loko": lambda: loko(bench, report),
-            "cpu": lambda: cpu(bench, peers, report),
+            "cpu": lambda: cpu(bench, peers, report, noise=not given.exact),
             "transfer": lambda: transfer(bench, report),
             "batches": lambda: batches(bench, report),
-            "cost": lambda: costs(origins, names, given.spaces, report, quick=given.quick),
+            "cost": lambda: costs(
+                origins, [name.partition("?")[0] for name in names], given.spaces, report, quick=given.quick
+            ),
         }
         for part in parts:
             work[part]()

@@ -41,10 +41,16 @@ class Job:
     inputs: Callable[[np.random.Generator], Sequence[Array]]
     result: Array
     reference: Callable[..., Array]
+    at_run_time: Sequence[str] = ()
+    """Knobs that are variables of the library, so that configs that differ in nothing else are one build."""
 
     def args(self) -> list[Array]:
         """The same numbers each time; the last array is for the result."""
         return [*self.inputs(np.random.default_rng(1)), self.result.copy()]
+
+    def compiled(self, config: tw.Config) -> tw.Config:
+        """What is built for a config: knobs of run time are named instead of their values."""
+        return tw.Config({**config, **{name: f"knob_{name}" for name in self.at_run_time}})
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -97,8 +103,8 @@ CONV = space(
 )
 STENCIL2D = space(
     {
-        "TX": [32, 64, 128, 256, 1024],
-        "TY": [2, 8, 32, 128],
+        "TX": [32, 128, 256, 1024],
+        "TY": [8, 32, 128],
         "RY": [1, 2, 4],
         "XU": [1, 2, 4],
         "ORDER": [0, 1],
@@ -113,7 +119,7 @@ STENCIL3D = space(
         "TY": [4, 8, 16, 64],
         "TX": [32, 128],
         "ORDER": [0, 1, 2],
-        "XU": [1, 2, 4],
+        "XU": [1, 4],
         "AHEAD": [0, 128],
         "SUM": [0, 1],
         "opt": ["-O2", "-O3"],
@@ -137,7 +143,7 @@ SPMV = space(
         "UNROLL": [1, 2, 4],
         "AHEAD": [0, 16, 64],
         "BATCH": [1, 2, 4, 8],
-        "opt": [*LEVELS, "-O3 -ffast-math"],
+        "opt": FAST,
     },
     ["FORMAT != 2 or SUMS == 1", "FORMAT != 3 or BATCH == 1"],
 )
@@ -161,7 +167,7 @@ HADAMARD = space(
         "UNROLL": [1, 2, 4, 8],
         "DOWN": [0, 1],
         "VECTOR": [0, 1],
-        "opt": [*LEVELS, "-O3 -mprefer-vector-width=128"],
+        "opt": LEVELS,
     },
     ["VECTOR == 0 or UNROLL == 1"],
 )
@@ -172,7 +178,7 @@ HISTOGRAM = space(
         "LOAD": [1, 4, 8],
         "UNROLL": [1, 2, 4, 8],
         "RUNS": [0, 1],
-        "BLOCK": [512, 1024, 4096, 16384, 32768],
+        "BLOCK": [512, 4096, 32768],
         "opt": ["-O2", "-O3"],
     },
     [
@@ -189,7 +195,7 @@ NBODY = space(
         "SPLIT": [0, 1],
         "ROOT": [0, 1],
         "UNROLL": [1, 2, 4],
-        "SUMS": [1, 4, 8, 16],
+        "SUMS": [1, 4, 16],
         "opt": FAST,
     }
 )
@@ -197,7 +203,7 @@ CHANNELS = space(
     {
         "KB": [1, 2, 4, 8],
         "WB": [4, 8, 16, 32],
-        "CB": [1, 2, 4, 8],
+        "CB": [1, 2, 8],
         "ORDER": [0, 1],
         "PACK": [0, 1],
         "TAPS": [0, 1],
@@ -207,7 +213,7 @@ CHANNELS = space(
 )
 TRANSPOSE = space(
     {
-        "TY": [8, 16, 32, 128],
+        "TY": [8, 32, 128],
         "TX": [8, 32, 128],
         "MY": [1, 4, 8],
         "MX": [1, 4, 8],
@@ -249,7 +255,7 @@ SOFTMAX = space(
         "PASSES": [1, 2, 3],
         "POWER": [0, 6, 7],
         "SUMS": [1, 4, 8, 16],
-        "BLOCK": [32, 64, 128, 512],
+        "BLOCK": [32, 128, 512],
         "UNROLL": [1, 2, 4],
         "DIVIDE": [0, 1],
         "opt": FAST,
@@ -435,19 +441,21 @@ def skewed(rng: np.random.Generator) -> list[Array]:
 JOBS = {
     "gemm": Job(gemm, normal((126, 400), (400, 480)), floats(126, 480), np.matmul),
     "conv": Job(conv, normal((128, 504), (5, 5)), floats(124, 500), convolved),
-    "stencil2d": Job(stencil2d, normal((256, 1024)), floats(256, 1024), stepped2d),
-    "stencil3d": Job(stencil3d, normal((48, 64, 128)), floats(48, 64, 128), stepped3d),
-    "heat": Job(heat, normal((16384,)), floats(16384), heated),
+    "stencil2d": Job(stencil2d, normal((256, 1024)), floats(256, 1024), stepped2d, ("TX", "TY", "ORDER")),
+    "stencil3d": Job(stencil3d, normal((48, 64, 128)), floats(48, 64, 128), stepped3d, ("TZ", "TY", "TX", "ORDER")),
+    "heat": Job(heat, normal((16384,)), floats(16384), heated, ("BLOCK", "DEPTH")),
     "spmv": Job(spmv, sparse, floats(4096), multiplied),
     "sort": Job(
         sort, lambda rng: [rng.integers(0, 1 << 32, 8192, dtype=np.uint32)], np.zeros(8192, np.uint32), np.sort
     ),
-    "hadamard": Job(hadamard, normal((16384,)), floats(16384), transformed),
-    "histogram": Job(histogram, skewed, np.zeros(256, np.uint32), counted),
-    "nbody": Job(nbody, normal((256, 4)), floats(256, 3), pulled),
-    "channels": Job(channels, normal((8, 34, 34), (16, 8, 3, 3)), floats(16, 32, 32), mixed),
-    "transpose": Job(transpose, normal((256, 512)), floats(512, 256), np.transpose),
+    "hadamard": Job(hadamard, normal((16384,)), floats(16384), transformed, ("BLOCK",)),
+    "histogram": Job(histogram, skewed, np.zeros(256, np.uint32), counted, ("BLOCK",)),
+    "nbody": Job(nbody, normal((256, 4)), floats(256, 3), pulled, ("TI", "TJ")),
+    "channels": Job(channels, normal((8, 34, 34), (16, 8, 3, 3)), floats(16, 32, 32), mixed, ("CB", "ORDER")),
+    "transpose": Job(
+        transpose, normal((256, 512)), floats(512, 256), np.transpose, ("TY", "TX", "ORDER", "INNER", "AHEAD")
+    ),
     "scan": Job(scan, lambda rng: [rng.integers(-9, 10, 65536, dtype=np.int32)], np.zeros(65536, np.int32), np.cumsum),
     "find": Job(find, texts, np.zeros(TEXT // PART, np.uint32), found),
-    "softmax": Job(softmax, normal((32, 512)), floats(32, 512), softened),
+    "softmax": Job(softmax, normal((32, 512)), floats(32, 512), softened, ("BLOCK",)),
 }

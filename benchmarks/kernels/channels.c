@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Knobs that may be given at run time: -DX=knob_X instead of a number. */
+int knob_CB, knob_ORDER;
+
 #define PRAGMA(text) _Pragma(#text)
 #define TIMES(count) PRAGMA(GCC unroll count)
 #if TAPS

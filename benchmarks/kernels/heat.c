@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* Knobs that may be given at run time: -DX=knob_X instead of a number. */
+int knob_BLOCK, knob_DEPTH;
+
 #define MIN(x, y) ((x) < (y) ? (x) : (y))
 #define MAX(x, y) ((x) > (y) ? (x) : (y))
 #define PRAGMA(text) _Pragma(#text)
@@ -15,7 +18,7 @@
 #define A 0.25f
 #define B 0.5f
 
-static float first[N], second[N], left[BLOCK + 2 * DEPTH + 4], right[BLOCK + 2 * DEPTH + 4];
+static float first[N], second[N], left[N + 64], right[N + 64];
 
 /* One step of `count` elements; those at the ends of the whole array stay as they are. */
 static inline void step(const float *restrict in, float *restrict out, int from, int to)

@@ -12,6 +12,9 @@
 #include <immintrin.h>
 #endif
 
+/* Knobs that may be given at run time: -DX=knob_X instead of a number. */
+int knob_TI, knob_TJ;
+
 #define PRAGMA(text) _Pragma(#text)
 #define TIMES(count) PRAGMA(GCC unroll count)
 #define SOFT 1e-2f

@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* Knobs that may be given at run time: -DX=knob_X instead of a number. */
+int knob_TX, knob_TY, knob_ORDER;
+
 #define MIN(x, y) ((x) < (y) ? (x) : (y))
 #define PRAGMA(text) _Pragma(#text)
 #define TIMES(count) PRAGMA(GCC unroll count)

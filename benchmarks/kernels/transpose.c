@@ -9,6 +9,10 @@
 
 #include <string.h>
 
+/* Knobs that may be given at run time: -DX=knob_X instead of a number. */
+int knob_TY, knob_TX, knob_ORDER, knob_INNER, knob_AHEAD;
+
+#define LARGEST (128 * 128)
 #define MIN(x, y) ((x) < (y) ? (x) : (y))
 #define PRAGMA(text) _Pragma(#text)
 #define TIMES(count) PRAGMA(GCC unroll count)
@@ -26,7 +30,7 @@ static inline __attribute__((always_inline)) void block(const float *restrict in
 
 static void tile(const float *restrict in, float *restrict out, int y0, int x0)
 {
-    static float aside[ASIDE ? TX * TY : 1] __attribute__((aligned(64)));
+    static float aside[ASIDE ? LARGEST : 1] __attribute__((aligned(64)));
     float *to = ASIDE ? aside : out + x0 * H + y0;
     int pitch = ASIDE ? TY : H;
     const float *from = in + y0 * W + x0;

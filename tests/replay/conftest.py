@@ -26,10 +26,11 @@ def trial_of(config, best_tile=8):
 def recorded(tmp_path):
     """A function that records the made-up kernel, and says where."""
 
-    def record(name="toy-A", best_tile=8, folder=tmp_path / "spaces", kernel="toy"):
+    def record(name="toy-A", best_tile=8, folder=tmp_path / "spaces", kernel="toy", spread=0.0):
         folder.mkdir(exist_ok=True)
         trials = {config: trial_of(config, best_tile) for config in SPACE}
-        Recording(kernel, name, SPACE, trials).write(folder / f"{name}.parquet")
+        spreads = {config: spread * trial.seconds for config, trial in trials.items() if spread and trial.works}
+        Recording(kernel, name, SPACE, trials, spreads=spreads).write(folder / f"{name}.parquet")
         return RecordingFile(folder / f"{name}.parquet")
 
     return record

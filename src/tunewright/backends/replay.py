@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from tunewright.spaces.space import Space
 class Recording:
     """A space with the recorded trials of its configs.
 
-    On disk it is a Parquet table (a column per knob, `time_ms`, `error`, `compile_ms`, `benchmark_ms`) and a JSON file
-    with the knobs, constraints and device.
+    On disk it is a Parquet table (a column per knob, `time_ms`, `error`, `compile_ms`, `benchmark_ms`, perhaps
+    `time_std_ms`) and a JSON file with the knobs, constraints and device.
     """
 
     kernel: str
@@ -37,6 +37,9 @@ class Recording:
     trials: dict[Config, Trial]
     constraints: tuple[str, ...] | None = None
     """The rules as text; None if they are functions, and the space is the recorded configs."""
+
+    spreads: dict[Config, float] = field(default_factory=dict)
+    """Standard deviations of the recorded times in seconds, where they are known."""
 
     @classmethod
     def from_table(
@@ -65,7 +68,9 @@ class Recording:
         rows = [Config(dict(zip(order, row, strict=True))) for row in zip(*(table[n] for n in order), strict=True)]
         trials = [_trial(config, table, i) for i, config in enumerate(rows)]
         knobs = [Knob(name, metadata["parameters"][name]) for name in order]
-        return cls.from_table(metadata["kernel"], metadata["device"], knobs, metadata.get("constraints"), trials)
+        recording = cls.from_table(metadata["kernel"], metadata["device"], knobs, metadata.get("constraints"), trials)
+        spreads = zip(rows, table.get("time_std_ms", ()), strict=False)
+        return replace(recording, spreads={config: ms / 1e3 for config, ms in spreads if ms is not None})
 
     def write(self, path: Path) -> None:
         """Writes the recording to `NAME.parquet` and `NAME.json`."""
@@ -78,6 +83,8 @@ class Recording:
         columns["error"] = [_error(trial) for trial in trials]
         columns["compile_ms"] = [trial.build_seconds * 1e3 for trial in trials]
         columns["benchmark_ms"] = [trial.run_seconds * 1e3 for trial in trials]
+        if self.spreads:
+            columns["time_std_ms"] = [_milliseconds(self.spreads.get(trial.config)) for trial in trials]
         metadata = {
             "kernel": self.kernel,
             "device": self.device,
@@ -167,6 +174,11 @@ def _trial(config: Config, table: dict[str, list[Any]], row: int) -> Trial:
     else:
         outcome = Timing((milliseconds / 1e3,), "recorded")
     return Trial(config, outcome, build_ms / 1e3, run_ms / 1e3)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    """Returns milliseconds with the precision of a standard deviation: more digits only make a file larger."""
+    return None if seconds is None else float(f"{seconds * 1e3:.4g}")
 
 
 def _error(trial: Trial) -> str:

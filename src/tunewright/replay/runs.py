@@ -14,6 +14,7 @@ import numpy as np
 
 from tunewright.errors import PluginError, TunewrightError
 from tunewright.ports.strategy import Prior, Source, Strategy
+from tunewright.replay.noise import NoisyTimes
 from tunewright.replay.registry import ReplayedStrategy
 from tunewright.replay.tables import RecordedTable, TableSource
 from tunewright.spaces.config import Config
@@ -40,6 +41,9 @@ class RunKey(msgspec.Struct, frozen=True):
     source_trials: int = msgspec.field(default=0, name="drawn")
     """Trials sampled from each of them."""
 
+    noise: bool = False
+    """Whether times are drawn from the spread of each row, and a final race decides."""
+
 
 class Trace(msgspec.Struct, frozen=True):
     """Evaluations of a strategy in order: rows of the table, seconds (None: failed), costs and its CPU time."""
@@ -57,6 +61,9 @@ class Trace(msgspec.Struct, frozen=True):
     setup: float = msgspec.field(name="made")
     """CPU seconds to create the strategy and to give it the prior."""
 
+    decided: tuple[float | None, ...] = ()
+    """Recorded seconds of what a race would decide for after each evaluation; empty if times have no noise."""
+
 
 @dataclass(frozen=True)
 class ReplayOptions:
@@ -65,6 +72,8 @@ class ReplayOptions:
     budget: int = 200
     batch: int = 1
     source_trials: int = 0
+    noise: bool = False
+    """Whether to draw times from the recorded spreads; tables without spreads are replayed as they are."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ def make_jobs(
         priors = tuple(digests[source] for source in prior_tables[table])
         key = RunKey(
             digests[table], strategy.name, versions[strategy.name], dict(strategy.settings), 0,
-            options.budget, options.batch, priors, options.source_trials if priors else 0,
+            options.budget, options.batch, priors, options.source_trials if priors else 0, options.noise,
         )  # fmt: skip
         jobs += [ReplayJob(msgspec.structs.replace(key, seed=seed), table, prior_tables[table]) for seed in seeds]
     return jobs
@@ -119,7 +128,8 @@ def run_job(job: ReplayJob) -> Trace:
         if prior.sources and (inform := getattr(strategy, "inform", None)) is not None:
             inform(prior)
         setup = process_time() - started
-        rows, cpu = replay(table, strategy, key.budget, key.batch)
+        noisy = NoisyTimes(table, key.seed) if key.noise and table.spreads.any() else None
+        rows, cpu = replay(table, strategy, key.budget, key.batch, noisy)
     except TunewrightError:
         raise
     except Exception as error:
@@ -130,10 +140,12 @@ def run_job(job: ReplayJob) -> Trace:
     seconds = [None if np.isnan(s) else float(s) for s in table.seconds[rows]]
     costs = table.costs[rows].tolist()
     return Trace(key, table.name, table.kernel, table.optimum, tuple(rows), tuple(seconds), tuple(costs),
-                 tuple(cpu), setup)  # fmt: skip
+                 tuple(cpu), setup, tuple(noisy.decide(rows)) if noisy else ())  # fmt: skip
 
 
-def replay(table: RecordedTable, strategy: Strategy, budget: int, batch: int = 1) -> tuple[list[int], list[float]]:
+def replay(
+    table: RecordedTable, strategy: Strategy, budget: int, batch: int = 1, noisy: NoisyTimes | None = None
+) -> tuple[list[int], list[float]]:
     """Returns the evaluated rows in order, and the strategy's CPU seconds for each.
 
     Like a pool of `batch` workers, it asks for `batch` configs one by one before it tells the first trial.
@@ -152,8 +164,9 @@ def replay(table: RecordedTable, strategy: Strategy, budget: int, batch: int = 1
                 break
             new_rows.append(_new_row(table, proposals[0], seen))
         for i, row in enumerate(new_rows):
+            trial = noisy.trial(row) if noisy else table.trials[row]
             started = process_time()
-            strategy.tell([table.trials[row]])
+            strategy.tell([trial])
             cpu[len(rows) + i] += process_time() - started
         rows += new_rows
         if not new_rows:

@@ -60,7 +60,9 @@ class TraceScore:
 
 
 def best_so_far(trace: Trace) -> Array:
-    """Returns the best time after each evaluation; infinite while nothing has worked."""
+    """Returns the best time after each evaluation, or what a race would decide for; infinite while nothing works."""
+    if trace.decided:
+        return np.array([inf if value is None else value for value in trace.decided])
     seconds = np.array([inf if value is None else value for value in trace.seconds] or [inf])
     return np.minimum.accumulate(seconds)
 

@@ -35,6 +35,8 @@ class RecordedTable:
     rows: dict[Config, int]
     seconds: NDArray[np.float64]
     costs: NDArray[np.float64]
+    spreads: NDArray[np.float64]
+    """Standard deviation of each time relative to it; 0 where it is not known."""
 
     @classmethod
     def of(cls, name: str, recording: Recording) -> RecordedTable:
@@ -46,7 +48,8 @@ class RecordedTable:
         space = recording.space if recording.space.size == len(trials) else space_of([t.config for t in trials])
         costs = np.array([trial.build_seconds + trial.run_seconds for trial in trials])
         rows = {trial.config: row for row, trial in enumerate(trials)}
-        return cls(name, recording.kernel, space, trials, rows, seconds, costs)
+        spreads = np.array([recording.spreads.get(trial.config, 0.0) for trial in trials]) / seconds
+        return cls(name, recording.kernel, space, trials, rows, seconds, costs, np.nan_to_num(spreads))
 
     @property
     def optimum(self) -> float:

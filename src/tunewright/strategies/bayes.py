@@ -54,6 +54,8 @@ class BayesOptions(msgspec.Struct, frozen=True):
     """Log times are capped this far above the median, in units of the distance from the best to the median."""
     trees: bool = False
     """Whether randomized trees predict beside the Gaussian process."""
+    elite: int = 3
+    """Best configs whose neighbors are candidates once the trees count."""
 
 
 class MeanFunction(Protocol):
@@ -108,7 +110,7 @@ class Bayes:
         self._pending: dict[Config, Rows] = {}
         self._fitted = 0
         self._mean = mean or PowerOfTwoMean(self._encoding, self._options.slope)
-        self._trees = TreeModel(np.random.default_rng(rng.integers(1 << 62))) if self._options.trees else None
+        self._trees = TreeModel() if self._options.trees else None
         self._expected: dict[Config, tuple[float, float]] = {}
         self._to_compare: list[tuple[int, tuple[float, float]]] = []
 
@@ -124,7 +126,7 @@ class Bayes:
             return None
         row = self._choose(rows)
         config = self._space.at(row.tolist())
-        if self._trees and not self._is_random:
+        if self._trees and self._trees.is_fitted:
             self._expected[config] = self._predictions(row[None])
         self.claim(config)
         return config
@@ -151,7 +153,13 @@ class Bayes:
         if move == "g":
             return self.candidates.sample(self._rng)
         best = self._rows[int(np.nanargmin(self._logs))]
-        return self.candidates.neighbors(best) if move == "n" else self.candidates.adjacent(best, self._rng)
+        if move == "a":
+            return self.candidates.adjacent(best, self._rng)
+        if not self._trees or self._trees.weight == 0:
+            return self.candidates.neighbors(best)
+        order = np.argsort(np.nan_to_num(self._logs, nan=np.inf), kind="stable")[: self._options.elite]
+        near = [self.candidates.neighbors(self._rows[i]) for i in order if not np.isnan(self._logs[i])]
+        return np.unique(np.concatenate(near), axis=0)
 
     def _choose(self, rows: Rows) -> Rows:
         if self._is_random:

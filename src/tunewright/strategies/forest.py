@@ -32,6 +32,7 @@ class Forest:
         self._columns = np.full((trees, nodes), LEAF, dtype=np.int32)
         self._places = np.zeros((trees, nodes), dtype=np.float32)
         self._means = np.zeros((trees, nodes))
+        self._depth = 0
 
     def fit(self, points: NDArray[Any], values: Array) -> None:
         """Fits all trees to `values` at `points`; every tree sees all of them."""
@@ -48,6 +49,7 @@ class Forest:
             own, node = owners[starts], nodes[starts]
             sums = np.add.reduceat(values[samples], starts)
             self._means[own, node] = sums / counts
+            self._depth = level
             if level == self._levels:
                 return
             columns, places, gains = self._split(points, values, samples, starts)
@@ -86,16 +88,18 @@ class Forest:
 
     def predict(self, points: NDArray[Any]) -> tuple[Array, Array]:
         """Returns mean and standard deviation over the trees at `points`."""
-        flat, width = np.ascontiguousarray(points, dtype=np.float32).ravel(), points.shape[1]
-        rows = np.arange(len(points), dtype=np.int32) * np.int32(width)
-        total = np.zeros((2, len(points)))
-        for columns, places, means in zip(self._columns, self._places, self._means, strict=True):
-            nodes = np.zeros(len(points), dtype=np.int32)
-            for _ in range(self._levels):
-                column = columns.take(nodes)
-                right = flat.take(rows + column, mode="wrap") > places.take(nodes)
-                nodes = np.where(column < 0, nodes, 2 * nodes + 1 + right)
-            leaves = means.take(nodes)
-            total += leaves, leaves**2
-        mean, square = total / self._trees
-        return mean, np.maximum(np.sqrt(np.maximum(square - mean**2, 0.0)), MIN_SPREAD)
+        leaves = self._leaves(np.ascontiguousarray(points, dtype=np.float32))
+        return leaves.mean(0), np.maximum(leaves.std(0), MIN_SPREAD)
+
+    def _leaves(self, points: NDArray[np.float32]) -> Array:
+        """Returns the mean of the leaf that each point falls into, a row for each tree."""
+        flat, rows = points.ravel(), np.arange(len(points), dtype=np.int32) * np.int32(points.shape[1])
+        # Nodes of all trees in one array: the children of i, counted within its tree, are 2i + 1 and 2i + 2.
+        roots = np.arange(self._trees, dtype=np.int32)[:, None] * np.int32(self._columns.shape[1])
+        columns, places = self._columns.ravel(), self._places.ravel()
+        nodes = np.repeat(roots, len(points), axis=1)
+        for _ in range(self._depth):
+            column = columns.take(nodes)
+            right = flat.take(rows + column, mode="wrap") > places.take(nodes)
+            nodes = np.where(column < 0, nodes, 2 * nodes - roots + 1 + right)
+        return np.asarray(self._means.ravel().take(nodes))

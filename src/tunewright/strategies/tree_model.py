@@ -24,18 +24,29 @@ REFIT_RATIO = 1.04
 SPREAD_SCALE = 1.5
 """Factor on the spread of the trees, which see the same trials and agree too much."""
 
+FIRST_FIT, FIRST_USE, FULL_USE = 24, 40, 80
+"""Numbers of trials: the trees are fitted and compared, they begin to count, and they count as much as they deserve.
+
+With few trials a distance between configs says more than splits do.
+"""
+
+MAX_PREDICTED = 1024
+"""Candidates that the trees predict at once."""
+
 
 class TreeModel:
     """The trees, and how much they count."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.forest = Forest(rng, trees=24, levels=8)
+    def __init__(self) -> None:
+        # Always the same: a search with trees and one without them agree until the trees count.
+        self._rng = np.random.default_rng(0)
+        self.forest = Forest(self._rng, trees=24, levels=8)
         self._fitted = 0
         self._errors = np.ones(2)
 
     def learn(self, points: NDArray[Any], values: Array) -> None:
         """Fits the trees if there are enough new trials."""
-        if len(values) >= REFIT_RATIO * self._fitted:
+        if len(values) >= max(FIRST_FIT, REFIT_RATIO * self._fitted):
             self._fitted = len(values)
             self.forest.fit(points, values)
 
@@ -45,13 +56,36 @@ class TreeModel:
         self._errors = MEMORY * self._errors + (1 - MEMORY) * errors
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether the trees predict anything yet."""
+        return self._fitted > 0
+
+    @property
     def weight(self) -> float:
         """The weight of the trees, from 0 to 1."""
         process, trees = (self._errors + 1e-3) ** SHARPNESS
-        return float(process / (process + trees))
+        share = min(1.0, max(0.0, (self._fitted - FIRST_USE) / (FULL_USE - FIRST_USE)))
+        return float(share * process / (process + trees))
 
     def combine(self, scores: Array, points: NDArray[Any], best: float) -> Array:
-        """Returns the log of the expected improvement by both models, from that by the process."""
-        mean, spread = self.forest.predict(points)
+        """Returns the log of the expected improvement by both models, from that by the process.
+
+        This is the improvement expected of their mixture, in which disagreement is uncertainty.
+        """
+        weight = self.weight
+        if weight == 0:
+            return scores
+        mixed = np.log1p(-weight) + scores
+        chosen = self._screen(scores)
+        mean, spread = self.forest.predict(points[chosen])
         own = log_improvement(mean, SPREAD_SCALE * spread, best)
-        return np.asarray(np.logaddexp(np.log(1 - self.weight) + scores, np.log(self.weight) + own))
+        mixed[chosen] = np.logaddexp(mixed[chosen], np.log(weight) + own)
+        return np.asarray(mixed)
+
+    def _screen(self, scores: Array) -> NDArray[Any]:
+        """Returns the candidates that the trees predict: all, or the process's best and as many of the others."""
+        if len(scores) <= MAX_PREDICTED:
+            return np.arange(len(scores))
+        order = np.argpartition(-scores, MAX_PREDICTED // 2)
+        others = self._rng.choice(order[MAX_PREDICTED // 2 :], MAX_PREDICTED // 2, replace=False)
+        return np.concatenate([order[: MAX_PREDICTED // 2], others])
