@@ -23,8 +23,9 @@ def main() -> None:
         result = load_target(task.work)(load_target(make)(*arguments), **task.arguments)
         files.write_atomic(Path(sys.argv[2]), msgspec.json.encode(result))
         status = 0
-    except Exception:  # noqa: BLE001 - whoever started this process reads it
+    except BaseException:  # whoever started this process reads it
         traceback.print_exc()
+        raise
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
