@@ -87,3 +87,9 @@ def test_what_is_in_a_read_only_home_is_used_and_nothing_is_said(run) -> None:
     assert run("tune") == (["4.0", "exact", "measured"], [])
     for mode in ("frozen", "tune"):
         assert run(mode, mounted=True) == (["4.0", "exact", "not", "measured"], [])
+
+
+def test_a_home_that_is_not_there_and_cannot_be_made_is_no_obstacle(run) -> None:
+    printed, said = run("frozen", HOME="/proc/nohome")
+    assert printed == ["4.0", "default", "not", "measured"]
+    assert any("cannot be written" in line for line in said)

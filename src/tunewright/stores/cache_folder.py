@@ -22,7 +22,9 @@ class CacheFolder:
     def is_read_only(self) -> bool:
         """Whether the folder, or the nearest that exists above it, cannot be written."""
         nearest = next(folder for folder in (self.path, *self.path.absolute().parents) if folder.exists())
-        return not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK))
+        if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+            return True
+        return nearest != self.path and not _can_have_folders(nearest)
 
     @cached_property
     def writable(self) -> Path:
@@ -43,3 +45,14 @@ class CacheFolder:
                 "set `cache` or TUNEWRIGHT_CACHE to another folder",
                 self.path,
             )
+
+
+def _can_have_folders(parent: Path) -> bool:
+    """Whether folders can be made in one that claims it: /proc claims it too, and a home below it is a mistake."""
+    probe = parent / f".tunewright-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError:
+        return False
+    return True
