@@ -18,7 +18,7 @@ COMMANDS = {
     "emulator": "emulate",
     "interop": "tables",
 }  # the others have a command of their own name, or none
-WITHOUT_COMMAND = {"gate", "keylint", "memoization", "opencl", "operators", "shipping"}
+WITHOUT_COMMAND = {"gate", "keylint", "memoization", "opencl", "operators", "shapes", "shipping"}
 
 HIDE = """
 import sys

@@ -1,0 +1,167 @@
+"""Few configs for many shapes: a set of which every shape has one that is nearly as fast as its own best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunewright.errors import SettingsError
+from tunewright.report.formatting import counted
+from tunewright.shapes.table import Floats, ShapeTable
+from tunewright.spaces.config import Config
+
+MAX_STEPS = 100_000
+"""Steps of the search for a smaller set; beyond it, the set is not known to be the smallest."""
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Configs by their place in the table, and which of them serves each shape.
+
+    `regret` is that of each shape with its config. `is_smallest` says whether no smaller set exists.
+    """
+
+    table: ShapeTable
+    within: float
+    configs: tuple[int, ...]
+    serves: tuple[int, ...]
+    is_smallest: bool
+
+    @property
+    def regret(self) -> Floats:
+        """By which share each shape is slower than with its own best config."""
+        return self.table.regret[range(len(self.serves)), list(self.serves)]
+
+    def shapes_of(self, config: int) -> list[int]:
+        """Returns the shapes that a config serves."""
+        return [shape for shape, served in enumerate(self.serves) if served == config]
+
+    def describe(self, config: int) -> str:
+        """Returns what a config is for: `5 shapes: M 5 to 32, N 400 to 1024, K 50`."""
+        shapes = self.shapes_of(config)
+        sizes = self.table.sizes[shapes].astype(int)
+        ranges = [
+            f"{name} {low}" if low == high else f"{name} {low} to {high}"
+            for name, low, high in zip(self.table.names, sizes.min(axis=0), sizes.max(axis=0), strict=True)
+        ]
+        return f"{counted(len(shapes), 'shape')}: {', '.join(ranges)}"
+
+    def config(self, place: int) -> Config:
+        """Returns the config at a place of the table."""
+        return self.table.configs[place]
+
+
+@dataclass(frozen=True)
+class CoverPoint:
+    """A point of the curve: so many configs, and the regret with the best of them for each shape."""
+
+    configs: int
+    mean: float
+    worst: float
+
+
+def cover(table: ShapeTable, within: float) -> Cover:
+    """Returns the smallest set of configs of which every shape has one within a share of its own best.
+
+    Only a config that was tried on a shape and worked may serve it.
+    """
+    if not 0 <= within < float("inf"):
+        raise SettingsError(f"--within is a share of at least 0, such as 5%; {within} is not")
+    table = _tried_part(table)
+    near = table.regret <= within
+    masks = {int(c): _mask(near[:, c]) for c in np.flatnonzero(near.any(axis=0))}
+    masks = _without_dominated(masks, table.regret)
+    greedy = _greedy(masks, (1 << len(near)) - 1)
+    found, is_smallest = _Search(masks, len(near), greedy).run()
+    serves = [min(found, key=lambda config: (regret[config], config)) for regret in table.regret]
+    return Cover(table, within, tuple(sorted(found)), tuple(serves), is_smallest)
+
+
+def curve(table: ShapeTable, most: int = 16) -> list[CoverPoint]:
+    """Returns the regret by the number of configs; each config is the one that lowers the mean regret most.
+
+    Shapes on which none of the configs was tried count as infinitely slow.
+    """
+    table = _tried_part(table)
+    weights = table.weights / table.weights.sum()
+    best = np.full(len(table.shapes), np.inf)
+    points: list[CoverPoint] = []
+    while len(points) < min(most, len(table.configs)):
+        served = np.minimum(best[:, None], table.regret)
+        unserved = weights @ np.isinf(served)
+        means = weights @ np.where(np.isinf(served), 0, served)
+        config = int(np.lexsort((means, unserved))[0])
+        best = served[:, config]
+        points.append(CoverPoint(len(points) + 1, float(weights @ best), float(best.max())))
+    return points
+
+
+def _tried_part(table: ShapeTable) -> ShapeTable:
+    """Returns the shapes that have a config that works."""
+    kept = np.flatnonzero(table.works.any(axis=1))
+    if not len(kept):
+        raise SettingsError("no config works on any shape; tune the kernel first: tunewright tune FILE.py:NAME")
+    shapes = tuple(table.shapes[i] for i in kept)
+    return ShapeTable(table.names, shapes, table.configs, table.seconds[kept], table.weights[kept])
+
+
+def _mask(flags: Iterable[bool]) -> int:
+    return sum(1 << i for i, flag in enumerate(flags) if flag)
+
+
+def _without_dominated(masks: dict[int, int], regret: Floats) -> dict[int, int]:
+    """Returns the configs that serve something that no other config serves with the same shapes and more.
+
+    Of those that serve the same shapes, the one with the least regret on them stays.
+    """
+
+    def cost(config: int) -> float:
+        return float(sum(r for i, r in enumerate(regret[:, config]) if masks[config] >> i & 1))
+
+    ordered = sorted(masks, key=lambda config: (-masks[config].bit_count(), cost(config), config))
+    kept: dict[int, int] = {}
+    for config in ordered:
+        if not any(masks[config] | other == other for other in kept.values()):
+            kept[config] = masks[config]
+    return kept
+
+
+def _greedy(masks: dict[int, int], everything: int) -> list[int]:
+    """Returns configs of which each serves most of the shapes that are left."""
+    chosen: list[int] = []
+    left = everything
+    while left:
+        config = max(masks, key=lambda one: ((masks[one] & left).bit_count(), -one))
+        chosen.append(config)
+        left &= ~masks[config]
+    return chosen
+
+
+class _Search:
+    """Looks for a smaller set: by the shape that fewest configs serve, one of which has to be in it."""
+
+    def __init__(self, masks: dict[int, int], shapes: int, best: list[int]) -> None:
+        self._masks = masks
+        self._by_shape = [[c for c, mask in masks.items() if mask >> i & 1] for i in range(shapes)]
+        self._most = max(mask.bit_count() for mask in masks.values())
+        self._best = best
+        self._steps = 0
+
+    def run(self) -> tuple[list[int], bool]:
+        """Returns the smallest set that was found, and whether it is known to be the smallest."""
+        self._extend([], (1 << len(self._by_shape)) - 1)
+        return self._best, self._steps <= MAX_STEPS
+
+    def _extend(self, chosen: list[int], left: int) -> None:
+        self._steps += 1
+        if not left:
+            self._best = list(chosen)
+            return
+        needed = -(-left.bit_count() // self._most)
+        if len(chosen) + needed >= len(self._best) or self._steps > MAX_STEPS:
+            return
+        shape = min((i for i in range(len(self._by_shape)) if left >> i & 1), key=lambda i: len(self._by_shape[i]))
+        for config in sorted(self._by_shape[shape], key=lambda c: -(self._masks[c] & left).bit_count()):
+            self._extend([*chosen, config], left & ~self._masks[config])

@@ -1,0 +1,110 @@
+"""Features of a shape and a config together: knobs, sizes, and how tiles divide sizes.
+
+Nothing is known of what a knob means. A number that is never below 1 may be a tile of any size, and so may the product
+of two of them: `MR` of M, `NR * VW` of N. Each such pair is a group of features that a model may take or leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from tunewright.shapes.table import Floats
+from tunewright.spaces.config import Config
+
+MAX_LEVELS = 12
+"""Knobs with more values are grouped into as many ranges."""
+
+MAX_PAIRS = 600
+"""Columns for two knobs at once; spaces that need more get none."""
+
+MAX_TILES = 36
+"""Numbers that may be tiles; products of two are left out beyond it."""
+
+PER_TILE = 4
+"""Features of a size and a tile."""
+
+
+@dataclass(frozen=True)
+class TileGroup:
+    """A size, and the knobs whose product is its tile."""
+
+    size: int
+    knobs: tuple[str, ...]
+
+
+class Features:
+    """The columns of a model: those of the base first, then `PER_TILE` for each of `groups`."""
+
+    def __init__(self, dimensions: int, configs: Sequence[Config]) -> None:
+        names = list(dict.fromkeys(name for config in configs for name in config))
+        columns = {name: [config.get(name) for config in configs] for name in names}
+        levels = [_levels(column) for column in columns.values()]
+        levels = [level for level in levels if level.shape[1] > 1]
+        self._knobs = np.concatenate(levels, axis=1) if levels else np.zeros((len(configs), 0))
+        self._config_only = np.concatenate([self._knobs, _pairs(levels, len(configs))], axis=1)
+        self._tiles = _tiles(columns)
+        self.groups = [TileGroup(size, knobs) for knobs in self._tiles for size in range(dimensions)]
+        self.base = self._config_only.shape[1] + 2 * dimensions * self._knobs.shape[1]
+        self.count = self.base + PER_TILE * len(self.groups)
+
+    def columns(self, groups: Sequence[int]) -> list[int]:
+        """Returns the columns of the base and of some groups."""
+        starts = [self.base + PER_TILE * group for group in groups]
+        return [*range(self.base), *(start + i for start in starts for i in range(PER_TILE))]
+
+    def of(self, sizes: Floats) -> Floats:
+        """Returns the features of all configs on a shape, a row each."""
+        shape = np.concatenate([np.log2(sizes) / 5, 4 / sizes])
+        crossed = (self._knobs[:, :, None] * shape).reshape(len(self._knobs), -1)
+        tiled = [_division(sizes[group.size], self._tiles[group.knobs]) for group in self.groups]
+        return np.concatenate([self._config_only, crossed, *tiled], axis=1)
+
+
+def _division(size: float, tile: Floats) -> Floats:
+    """Returns how tiles divide a size: work padded, work left over, one over the number of tiles, and its logarithm."""
+    counts = np.ceil(size / tile)
+    padded = np.log(np.minimum(counts * tile / size, 8))
+    left = np.log1p(3 * np.mod(size, tile) / size)
+    return np.stack([padded, left, 1 / counts, np.clip(np.log2(size / tile), -2, 4) / 4], axis=1)
+
+
+def _levels(column: Sequence[object]) -> Floats:
+    """Returns a column of ones and zeros for each value, or for each range of values if there are many."""
+    values = list(dict.fromkeys(column))
+    if len(values) > MAX_LEVELS and all(isinstance(value, int | float) for value in values):
+        numbers = np.array(column, dtype=np.float64)
+        edges = np.unique(np.quantile(numbers, np.linspace(0, 1, MAX_LEVELS + 1)[1:-1]))
+        codes = np.searchsorted(edges, numbers, side="right")
+    else:
+        places = {value: i for i, value in enumerate(values)}
+        codes = np.array([places[value] for value in column])
+    return np.asarray(np.equal(codes[:, None], np.unique(codes)[None, :]), dtype=np.float64)
+
+
+def _pairs(levels: Sequence[Floats], rows: int) -> Floats:
+    """Returns a column for each two values of two knobs that occur together."""
+    nothing = np.zeros((rows, 0))
+    if sum(left.shape[1] * right.shape[1] for left, right in combinations(levels, 2)) > MAX_PAIRS:
+        return nothing
+    parts = [(left[:, :, None] * right[:, None, :]).reshape(rows, -1) for left, right in combinations(levels, 2)]
+    joined = np.concatenate([nothing, *parts], axis=1)
+    return joined[:, joined.any(axis=0)]
+
+
+def _tiles(columns: Mapping[str, Sequence[object]]) -> dict[tuple[str, ...], Floats]:
+    """Returns what may be a tile: knobs that are numbers of at least 1, and products of two of them."""
+    single: dict[tuple[str, ...], Floats] = {}
+    single |= {(name,): np.array(values, dtype=np.float64) for name, values in columns.items() if _may_tile(values)}
+    products = {left + right: single[left] * single[right] for left, right in combinations(single, 2)}
+    if len(single) + len(products) > MAX_TILES:
+        products = {}
+    return single | products
+
+
+def _may_tile(values: Sequence[object]) -> bool:
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return len(numbers) == len(values) and len(set(numbers)) > 1 and min(numbers) >= 1

@@ -1,0 +1,218 @@
+"""Readable rules: a small decision tree over named sizes that says which config of a cover serves a shape.
+
+A rule is data. Each leaf knows the power-of-two buckets on which its config was verified, and serves no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+
+from tunewright.errors import SettingsError
+from tunewright.report.formatting import counted
+from tunewright.shapes.cover import Cover
+from tunewright.shapes.table import Floats, Indices, ShapeTable, bucket_of
+from tunewright.spaces.config import Config, Value
+
+MAX_DEPTH = 4
+MAX_LEAVES = 12
+
+MIN_GAIN = 0.002
+"""A split that lowers the mean regret by less is not made: it would be luck."""
+
+
+class RuleLeaf(msgspec.Struct, frozen=True, tag="leaf", tag_field="is"):
+    """A config, the buckets on which it was verified, and how it did on the shapes that the rule was fitted on."""
+
+    config: dict[str, Value]
+    verified: tuple[tuple[int, ...], ...]
+    shapes: int = 0
+    regret: float = 0.0
+
+
+class RuleSplit(msgspec.Struct, frozen=True, tag="split", tag_field="is"):
+    """Where a size is at most a bound, `low` decides, otherwise `high`."""
+
+    size: str
+    at_most: int
+    low: RuleSplit | RuleLeaf
+    high: RuleSplit | RuleLeaf
+
+
+Node = RuleSplit | RuleLeaf
+
+
+class ShapeRule(msgspec.Struct, frozen=True):
+    """A decision tree for a kernel over its named sizes."""
+
+    kernel: str
+    sizes: tuple[str, ...]
+    tree: RuleSplit | RuleLeaf
+
+    def leaf(self, sizes: Mapping[str, int]) -> RuleLeaf:
+        """Returns the leaf of a shape, whether it may serve it or not."""
+        node: Node = self.tree
+        while isinstance(node, RuleSplit):
+            node = node.low if sizes[node.size] <= node.at_most else node.high
+        return node
+
+    def config(self, sizes: Mapping[str, int]) -> Config | None:
+        """Returns the config for a shape; None if it was not verified on the bucket of the shape."""
+        leaf = self.leaf(sizes)
+        bucket = bucket_of([sizes[name] for name in self.sizes])
+        return Config(leaf.config) if bucket in leaf.verified else None
+
+    def leaves(self) -> Iterator[RuleLeaf]:
+        """Yields all leaves, from low to high."""
+        pending: list[Node] = [self.tree]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, RuleLeaf):
+                yield node
+            else:
+                pending += [node.high, node.low]
+
+    @property
+    def depth(self) -> int:
+        """How many comparisons a look-up makes at most."""
+        return _depth(self.tree)
+
+
+def _depth(node: Node) -> int:
+    return 0 if isinstance(node, RuleLeaf) else 1 + max(_depth(node.low), _depth(node.high))
+
+
+def verified_buckets(table: ShapeTable, config: int) -> tuple[tuple[int, ...], ...]:
+    """Returns the buckets on which a config worked on a shape, and failed on none."""
+    worked = {bucket_of(table.shapes[i]) for i in np.flatnonzero(table.works[:, config])}
+    failed = {bucket_of(table.shapes[i]) for i in np.flatnonzero(np.isinf(table.seconds[:, config]))}
+    return tuple(sorted(worked - failed))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Shapes that share a leaf, the config that is best for them together, and what it loses."""
+
+    shapes: Indices
+    config: int
+    loss: float
+    depth: int
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The best way to divide a part, and by how much the loss falls."""
+
+    size: int
+    at_most: int
+    gain: float
+
+
+class _Fitter:
+    """Grows a tree best-first: each time the split with the largest gain, looking one split ahead."""
+
+    def __init__(self, cover: Cover, max_depth: int) -> None:
+        self.table, self.configs, self.max_depth = cover.table, list(cover.configs), max_depth
+        weights = self.table.weights / self.table.weights.sum()
+        # A shape on which a config was not tried costs as much as the worst that is known: it could not be served.
+        regret = self.table.regret[:, self.configs]
+        known = regret[np.isfinite(regret)]
+        self.losses: Floats = weights[:, None] * np.where(np.isfinite(regret), regret, 1 + known.max(initial=0.0))
+        self.sizes = self.table.sizes.astype(int)
+
+    def part(self, shapes: Indices, depth: int) -> _Part:
+        losses = self.losses[shapes].sum(axis=0)
+        best = int(losses.argmin())
+        return _Part(shapes, self.configs[best], float(losses[best]), depth)
+
+    def cut(self, part: _Part) -> _Cut | None:
+        """Returns the best split of a part; None if none is worth it."""
+        if part.depth >= self.max_depth:
+            return None
+        ahead = part.depth + 1 < self.max_depth
+        found = []
+        for size, bound in self._bounds(part.shapes):
+            now, later = (part.loss - self._loss(part.shapes, size, bound, further) for further in (False, ahead))
+            found.append((round(later, 9), now, _Cut(size, bound, later)))
+        best = max(found, key=lambda one: one[:2], default=None)  # of equals, the one that gains at once
+        return best[2] if best and best[0] >= MIN_GAIN else None
+
+    def divide(self, part: _Part, cut: _Cut) -> tuple[_Part, _Part]:
+        low = self.sizes[part.shapes, cut.size] <= cut.at_most
+        return self.part(part.shapes[low], part.depth + 1), self.part(part.shapes[~low], part.depth + 1)
+
+    def _bounds(self, shapes: Indices) -> list[tuple[int, int]]:
+        """Returns where sizes can be cut: at a power of two between neighbors if there is one."""
+        bounds = []
+        for size in range(self.sizes.shape[1]):
+            values = sorted(set(self.sizes[shapes, size].tolist()))
+            for low, high in pairwise(values):
+                (top,) = bucket_of([low])
+                bounds.append((size, top if top < high else low))
+        return bounds
+
+    def _loss(self, shapes: Indices, size: int, bound: int, ahead: bool) -> float:
+        low = self.sizes[shapes, size] <= bound
+        return sum(self._least(side, ahead) for side in (shapes[low], shapes[~low]))
+
+    def _least(self, shapes: Indices, ahead: bool) -> float:
+        """Returns the least loss of a part as one leaf, or after one more split."""
+        whole = float(self.losses[shapes].sum(axis=0).min())
+        if not ahead or len(shapes) < 2 or whole < MIN_GAIN:
+            return whole
+        split = min((self._loss(shapes, size, bound, False) for size, bound in self._bounds(shapes)), default=whole)
+        return min(whole, split)
+
+
+def fit_rule(cover: Cover, kernel: str, *, max_depth: int = MAX_DEPTH, max_leaves: int = MAX_LEAVES) -> ShapeRule:
+    """Returns the tree whose configs, all of the cover, lose least on the shapes of the cover."""
+    if max_depth < 0 or max_leaves < 1:
+        raise SettingsError("a rule has at least one leaf, and a depth of at least 0; give larger bounds")
+    fitter = _Fitter(cover, max_depth)
+    root = fitter.part(np.arange(len(cover.table.shapes)), 0)
+    cuts: dict[int, tuple[_Cut, _Part, _Part]] = {}
+    open_parts, leaves = [root], 1
+    while leaves < max_leaves:
+        cut_parts = [(cut, part) for part in open_parts if (cut := fitter.cut(part))]
+        if not cut_parts:
+            break
+        cut, part = max(cut_parts, key=lambda pair: pair[0].gain)
+        low, high = fitter.divide(part, cut)
+        cuts[id(part)] = (cut, low, high)
+        open_parts = [other for other in open_parts if other is not part] + [low, high]
+        leaves += 1
+    return ShapeRule(kernel, cover.table.names, _node(fitter, root, cuts))
+
+
+def _node(fitter: _Fitter, part: _Part, cuts: Mapping[int, tuple[_Cut, _Part, _Part]]) -> Node:
+    """Returns a part as a node; a split whose sides agree is one leaf."""
+    table = fitter.table
+    if id(part) in cuts:
+        cut, low, high = cuts[id(part)]
+        below, above = _node(fitter, low, cuts), _node(fitter, high, cuts)
+        if not (isinstance(below, RuleLeaf) and isinstance(above, RuleLeaf) and below.config == above.config):
+            return RuleSplit(table.names[cut.size], cut.at_most, below, above)
+    regret = table.regret[part.shapes, part.config]
+    mean = float(regret[np.isfinite(regret)].mean())  # a config that was tried on none would lose to one that was
+    config = dict(table.configs[part.config])
+    return RuleLeaf(config, verified_buckets(table, part.config), len(part.shapes), round(mean, 6))
+
+
+def rule_lines(rule: ShapeRule, names: Sequence[str] = ()) -> list[str]:
+    """Returns a rule as indented text; only the knobs in `names`, all if none are given."""
+
+    def lines(node: Node, indent: str) -> Iterator[str]:
+        if isinstance(node, RuleLeaf):
+            knobs = ", ".join(f"{k}={v}" for k, v in node.config.items() if not names or k in names)
+            yield f"{indent}{knobs}  ({counted(node.shapes, 'shape')}, {node.regret:.1%} slower than with the best)"
+            return
+        yield f"{indent}{node.size} <= {node.at_most}:"
+        yield from lines(node.low, indent + "  ")
+        yield f"{indent}{node.size} > {node.at_most}:"
+        yield from lines(node.high, indent + "  ")
+
+    return list(lines(rule.tree, ""))

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from tunewright.errors import SettingsError
+from tunewright.shapes.features import MAX_LEVELS, Features
+from tunewright.shapes.joint_model import JointModel
+from tunewright.shapes.selection import replay_order, shapes_to_tune
+from tunewright.shapes.table import ShapeTable
+from tunewright.spaces.config import Config
+
+
+def regret_of_untuned(table: ShapeTable, tuned: list[int]) -> np.ndarray:
+    model = JointModel(table.only(tuned))
+    others = [i for i in range(len(table.shapes)) if i not in tuned]
+    return np.array([table.regret[i, model.best(table.shapes[i])] for i in others])
+
+
+def regret_of_nearest(table: ShapeTable, tuned: list[int]) -> np.ndarray:
+    logs = np.log2(table.sizes)
+    others = [i for i in range(len(table.shapes)) if i not in tuned]
+    near = [min(tuned, key=lambda j: float(np.abs(logs[i] - logs[j]).sum())) for i in others]
+    return np.array([table.regret[i, table.regret[j].argmin()] for i, j in zip(others, near, strict=True)])
+
+
+def test_untuned_shapes_get_better_configs_than_their_neighbors_have(modeled) -> None:
+    tuned = replay_order(modeled, 6)
+    by_model, by_neighbor = regret_of_untuned(modeled, tuned), regret_of_nearest(modeled, tuned)
+    assert by_model.mean() < 0.12 < by_neighbor.mean()
+
+
+def test_which_knob_divides_which_size_is_found_from_trials(modeled) -> None:
+    tiles = JointModel(modeled).tiles
+    assert {("M", ("TM",)), ("N", ("TN",))} <= set(tiles)
+
+
+def test_some_trials_of_each_shape_are_enough(modeled) -> None:
+    rng = np.random.default_rng(1)
+    seconds = np.where(rng.random(modeled.seconds.shape) < 0.4, modeled.seconds, np.nan)
+    partial = ShapeTable(modeled.names, modeled.shapes, modeled.configs, seconds, modeled.weights)
+    model = JointModel(partial)
+    found = [modeled.regret[i, model.best(shape)] for i, shape in enumerate(modeled.shapes)]
+    assert np.mean(found) < 0.1
+
+
+def test_failures_say_nothing_about_time(modeled) -> None:
+    seconds = modeled.seconds.copy()
+    seconds[:, 3] = np.inf
+    model = JointModel(ShapeTable(modeled.names, modeled.shapes, modeled.configs, seconds, modeled.weights))
+    assert np.isfinite(model.predict((8, 48))).all()
+
+
+def test_predictions_are_less_certain_far_from_what_was_tuned(modeled) -> None:
+    near = [i for i, (m, _) in enumerate(modeled.shapes) if m >= 17]
+    model = JointModel(modeled.only(near))
+    assert model.variance((1, 48)).mean() > 2 * model.variance((64, 48)).mean()
+
+
+def test_a_model_needs_times() -> None:
+    table = ShapeTable.of([({"M": 1}, Config(x=1), float("inf")), ({"M": 1}, Config(x=2), 1.0)])
+    with pytest.raises(SettingsError, match="tune some shapes"):
+        JointModel(table)
+
+
+def test_shapes_to_tune_are_new_and_follow_the_weights(modeled) -> None:
+    chosen = shapes_to_tune(modeled.only([0, 1]), 5)
+    assert len(set(chosen) - {0, 1}) == 5
+    assert shapes_to_tune(modeled, 3) == []
+    small = np.array([1000.0 if m == 1 else 1e-3 for m, _ in modeled.shapes])
+    weighted = ShapeTable(modeled.names, modeled.shapes, modeled.configs, modeled.seconds, small)
+    assert [modeled.shapes[i][0] for i in shapes_to_tune(weighted.only([]), 2)] == [1, 1]
+    assert [modeled.shapes[i][0] for i in shapes_to_tune(modeled.only([]), 2)] != [1, 1]
+
+
+def test_features_take_any_knob() -> None:
+    configs = [Config(order="ij", fast=True, tile=t) for t in range(1, 41)] + [Config(order="ji", fast=False, tile=7)]
+    features = Features(2, configs)
+    assert {group.knobs for group in features.groups} == {("tile",)}
+    rows = features.of(np.array([5.0, 9.0]))
+    assert rows.shape == (41, features.count)
+    assert np.isfinite(rows).all()
+    assert features.base <= (MAX_LEVELS + 4) * 5 + 4 * MAX_LEVELS + 4
+    assert features.columns([1])[features.base :] == list(range(features.base + 4, features.base + 8))
