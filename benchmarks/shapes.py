@@ -15,6 +15,8 @@ shapes are powers of two, each the top of a bucket; the other half lie within th
 - Seeds: a new shape tries the best configs of its nearest shapes first, and then goes on at random; beside it from
   scratch at random. Trials until one is within 5 % of the best: medians over shapes and orders.
 
+What is done for all shapes together, a model, a cover and a rule, is in `shapes_joint.py`.
+
 Configs are chosen by some passes of the recording and judged by the others, so that luck does not count as skill.
 `floor` is the regret of a shape's own best config: what the noise alone costs, in every figure here.
 
@@ -35,8 +37,9 @@ from typing import Any
 import numpy as np
 import record_spaces as recorder
 import space_kinds as kinds
-from figures import Report, parser
+from figures import Goal, Report, parser
 from numpy.typing import NDArray
+from shapes_joint import TUNED, joint_figures, joint_lines
 
 import tunewright as tw
 
@@ -47,6 +50,13 @@ PASSES = 12
 BLENDED = 3
 SPREAD = ("mean", "low", "high", "worst")
 NEAR = 0.05
+GOALS = (
+    Goal("untuned_mean", "<=", 0.08),
+    Goal("untuned_worst", "<=", 0.30),
+    Goal("trials_ratio", "<=", 0.5),
+    Goal("cover_configs", "<=", 8),
+    Goal("rule_extra", "<=", 0.02),
+)
 
 # Powers of two, and beside each a shape of the same bucket.
 SHAPES = (
@@ -310,13 +320,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.record:
         record_table(path, gemm, [shape for pair in SHAPES for shape in pair])
     report = Report()
-    report.figures = figures_of(Table.read(path), 20 if given.quick else 200)
+    table = Table.read(path)
+    report.figures = figures_of(table, 20 if given.quick else 200)
     report.lines = lines(report.figures)
+    if len(table.shapes) > TUNED:
+        together = joint_figures(table, list(drawn(table, TUNED, 4 if given.quick else 24)), 1 if given.quick else 5)
+        report.figures |= together
+        report.lines += joint_lines(together)
     if given.plot:
         from shapes_plot import draw
 
         draw(given.plot, report.figures)
-    return report.finish((), as_json=given.json)
+    return report.finish(GOALS, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ COMMANDS = {
     "dashboard": "report",
     "emulator": "emulate",
     "interop": "tables",
+    "shapes": "cover",
 }  # the others have a command of their own name, or none
-WITHOUT_COMMAND = {"gate", "keylint", "memoization", "opencl", "operators", "shapes", "shipping"}
+WITHOUT_COMMAND = {"gate", "keylint", "memoization", "opencl", "operators", "shipping"}
 
 HIDE = """
 import sys

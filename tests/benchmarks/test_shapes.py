@@ -18,7 +18,7 @@ def shapes(monkeypatch):
     import shapes
 
     yield shapes
-    for name in ("shapes", "record_spaces", "space_kinds", "figures"):
+    for name in ("shapes", "shapes_joint", "record_spaces", "space_kinds", "figures"):
         sys.modules.pop(name, None)
 
 
@@ -74,6 +74,31 @@ def test_the_recorded_table_reads_and_its_figures_hang_together(shapes) -> None:
     assert said["floor"]["mean"] <= said["one"]["mean"]
     assert said["trials_seeds"] < said["trials_scratch"]
     assert any("powers of two" in line for line in shapes.lines(said))
+
+
+def test_cover_and_rule_are_judged_by_the_other_passes(shapes, table) -> None:
+    from shapes_joint import covered
+
+    said = covered(table)
+    assert (said["cover_configs"], said["cover_is_smallest"], said["cover_mean"]) == (2, True, 0.0)
+    assert (said["rule_leaves"], said["rule_unserved"], said["rule_extra"]) == (2, 0, 0.0)
+    slower = table.judged_by * np.array([3.0, 1.0, 1.0])
+    again = covered(shapes.Table(table.shapes, table.configs, table.chosen_by, slower))
+    assert again["cover_mean"] == pytest.approx((0.5 + 1.0) / 4)
+
+
+@pytest.mark.slow
+def test_all_shapes_together_beat_their_neighbors_on_the_recorded_table(shapes, capsys) -> None:
+    import json
+
+    assert shapes.main(["--quick", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["untuned_mean"] < said["table_8"]["apart"]["mean"] / 1.5
+    assert said["untuned_random_mean"] < said["table_8"]["random"]["mean"] / 1.5
+    assert said["trials_ratio"] < 1
+    assert said["cover_configs"] <= 8
+    assert said["cover_is_smallest"]
+    assert said["rule_extra"] <= 0.02
 
 
 def test_the_picture_is_drawn(shapes, table, tmp_path, monkeypatch) -> None:

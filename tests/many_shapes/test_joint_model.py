@@ -4,7 +4,7 @@ import pytest
 from tunewright.errors import SettingsError
 from tunewright.shapes.features import MAX_LEVELS, Features
 from tunewright.shapes.joint_model import JointModel
-from tunewright.shapes.selection import replay_order, shapes_to_tune
+from tunewright.shapes.selection import expected_gains, replay_order, shapes_to_tune, trials_to_make
 from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
 
@@ -69,6 +69,42 @@ def test_shapes_to_tune_are_new_and_follow_the_weights(modeled) -> None:
     weighted = ShapeTable(modeled.names, modeled.shapes, modeled.configs, modeled.seconds, small)
     assert [modeled.shapes[i][0] for i in shapes_to_tune(weighted.only([]), 2)] == [1, 1]
     assert [modeled.shapes[i][0] for i in shapes_to_tune(modeled.only([]), 2)] != [1, 1]
+
+
+def test_trials_go_where_most_is_expected(modeled) -> None:
+    rng = np.random.default_rng(2)
+    tried = rng.random(modeled.seconds.shape) < 0.3
+    tried[0] = False
+    tried[1] = True
+    partial = ShapeTable(
+        modeled.names, modeled.shapes, modeled.configs, np.where(tried, modeled.seconds, np.nan), modeled.weights
+    )
+    model = JointModel(partial)
+    trials = trials_to_make(partial, 5, model)
+    assert trials[0] == (0, model.best(modeled.shapes[0])), "a shape without any trial comes first"
+    assert 1 not in [shape for shape, _ in trials], "all is known of it"
+    assert not any(tried[shape, config] for shape, config in trials)
+    gains = [expected_gains(partial, model, shape).max() for shape, _ in trials[1:]]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_joint_trials_find_good_configs_of_all_shapes_in_few(modeled) -> None:
+    rng = np.random.default_rng(3)
+    seconds = np.full_like(modeled.seconds, np.nan)
+    for row, times in zip(seconds, modeled.seconds, strict=True):
+        some = rng.choice(len(times), 2, replace=False)
+        row[some] = times[some]
+    choice = None
+    for _ in range(3):
+        known = ShapeTable(modeled.names, modeled.shapes, modeled.configs, seconds.copy(), modeled.weights)
+        model = JointModel(known, choice=choice)
+        choice = model.choice
+        for shape, config in trials_to_make(known, len(modeled.shapes), model):
+            seconds[shape, config] = modeled.seconds[shape, config]
+    best = np.where(np.isnan(seconds), np.inf, seconds).argmin(axis=1)
+    regret = [modeled.regret[i, config] for i, config in enumerate(best)]
+    assert np.isfinite(seconds).sum() == 5 * len(modeled.shapes)
+    assert np.mean(regret) < 0.05
 
 
 def test_features_take_any_knob() -> None:

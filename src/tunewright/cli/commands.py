@@ -25,6 +25,13 @@ COMMANDS = {
     "store": CommandEntry(
         "tunewright.cli.store", "store", "Maintain the store: size, age, history, merge, export.", MANAGE
     ),
+    "cover": CommandEntry(
+        "tunewright.cli.cover",
+        "cover_command",
+        "Find few configs that serve all tuned shapes of a kernel.",
+        MANAGE,
+        "shapes",
+    ),
     "bundle": CommandEntry(
         "tunewright.cli.bundle", "bundle", "Build, check and apply bundles: decisions as one signed file.", MANAGE
     ),

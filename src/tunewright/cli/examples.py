@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "referee check": ("tunewright referee check match.json --signers signers --task task.py",),
     "referee leaderboard": ("tunewright referee leaderboard a.json b.json --out board.html",),
+    "cover": ("tunewright cover gemm --within 5%", "tunewright cover gemm --rule gemm_config.h"),
     "noise": ("tunewright noise --seconds 10",),
     "settings": ("TUNEWRIGHT_MODE=frozen tunewright settings", "tunewright settings --json"),
     "replay": (

@@ -1,8 +1,9 @@
-"""Option types for ages and sizes as people type them: 90d, 2G."""
+"""Options for ages, sizes and shares as people type them: 90d, 2G, 5%."""
 
 from __future__ import annotations
 
 import re
+from math import inf
 from typing import Any
 
 import click
@@ -31,3 +32,17 @@ class Size(click.ParamType[Any]):
         if (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", str(value).strip().lower())) is None:
             self.fail(f"{value!r} is not a size; write 500M, 2G", param, ctx)
         return int(float(match[1]) * _SIZES[match[2]])
+
+
+def parse_share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Returns a fraction that was typed as 1% or 0.01; None if none was."""
+    if text is None:
+        return None
+    number = text.strip()
+    try:
+        share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        share = inf
+    if not 0 < share < 1:
+        raise click.BadParameter(f"{text!r} is not a fraction between 0 and 1; write it as 1% or 0.01")
+    return share

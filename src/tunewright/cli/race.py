@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import click
 import msgspec
 
 from tunewright.cli import output
+from tunewright.cli.quantities import parse_share
 from tunewright.cli.race_candidates import (
     parse_config,
     parse_programs,
@@ -54,20 +54,6 @@ def _protected(count: int) -> range:
     return range(count if count <= ALL_PROTECTED else 0)
 
 
-def _parse_share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """Returns a fraction that was typed as 1% or 0.01; None if none was."""
-    if text is None:
-        return None
-    number = text.strip()
-    try:
-        share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-    except ValueError:
-        share = inf
-    if not 0 < share < 1:
-        raise click.BadParameter(f"{text!r} is not a fraction between 0 and 1; write it as 1% or 0.01")
-    return share
-
-
 @dataclass(frozen=True)
 class _RaceResult:
     """A finished race, with the candidates as they were typed and as they are shown."""
@@ -86,7 +72,7 @@ class _RaceResult:
 @shape_option
 @dtype_option
 @click.option(
-    "--margin", default="1%", show_default=True, callback=_parse_share, help="A difference too small to matter."
+    "--margin", default="1%", show_default=True, callback=parse_share, help="A difference too small to matter."
 )
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=None,
               show_default=f"{RaceOptions().seconds:g}; with --fail-if-slower {GATE_SECONDS:g}",
@@ -95,7 +81,7 @@ class _RaceResult:
               help="How many rounds at most.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed runs them in the same order.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the race: .png, .svg or .html.")
-@click.option("--fail-if-slower", "limit", callback=_parse_share, metavar="SHARE",
+@click.option("--fail-if-slower", "limit", callback=parse_share, metavar="SHARE",
               help="Exit 1 if B is slower than A by this much (3%), 3 if that cannot be told in the time.")  # fmt: skip
 @click.option("--baseline", metavar="REVISION",
               help="Race one candidate against itself at this revision, or in this checkout.")  # fmt: skip

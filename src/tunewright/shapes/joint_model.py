@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -21,6 +23,9 @@ FIRST_PENALTY = 1.0
 
 MIN_SHAPES = 4
 """With fewer tuned shapes, leaving one out says nothing: all groups are kept."""
+
+MAX_FOLDS = 8
+"""Beyond so many shapes, several are left out at once."""
 
 MAX_GROUPS = 6
 WORTH = 0.97
@@ -36,6 +41,10 @@ class ShapeSums:
     square: float
     count: int
 
+    def __add__(self, other: ShapeSums) -> ShapeSums:
+        square, count = self.square + other.square, self.count + other.count
+        return ShapeSums(self.gram + other.gram, self.moment + other.moment, square, count)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -49,19 +58,20 @@ class Choice:
 class JointModel:
     """Predicts the times of all configs on any shape, up to a factor of the shape."""
 
-    def __init__(self, table: ShapeTable, features: Features | None = None) -> None:
+    def __init__(self, table: ShapeTable, features: Features | None = None, choice: Choice | None = None) -> None:
+        """Takes a choice that was made for nearly the same trials, if there is one: making it is most of the work."""
         if not table.tuned:
             raise SettingsError("the model needs a shape of which two configs were timed; tune some shapes first")
         self.table = table
         self.features = features or Features(len(table.names), table.configs)
         sums = [_sums_of(self.features, table, shape) for shape in table.tuned]
-        self.choice = _choose(sums, self.features)
+        self.choice = choice or _choose(sums, self.features)
         self._columns = self.features.columns(self.choice.groups)
-        total = sum((part.gram for part in sums), np.zeros(()))
+        total = reduce(add, sums)
         kept = np.ix_(self._columns, self._columns)
-        system = total[kept] + self.choice.penalty * np.eye(len(self._columns))
+        system = total.gram[kept] + self.choice.penalty * np.eye(len(self._columns))
         self.covariance: Floats = np.linalg.inv(system).astype(np.float64, copy=False)
-        self._weights = self.covariance @ sum((part.moment for part in sums), np.zeros(()))[self._columns]
+        self._weights = self.covariance @ total.moment[self._columns]
         self._noise = max(self.choice.error, 1e-6)
 
     @property
@@ -106,6 +116,7 @@ def _choose(sums: Sequence[ShapeSums], features: Features) -> Choice:
     everything = tuple(range(len(features.groups)))
     if len(sums) < MIN_SHAPES:
         return Choice(everything, FIRST_PENALTY, 0.01)
+    sums = [reduce(add, sums[i::MAX_FOLDS]) for i in range(min(MAX_FOLDS, len(sums)))]
     chosen: tuple[int, ...] = ()
     least = _error(sums, features.columns(()), FIRST_PENALTY)
     while len(chosen) < MAX_GROUPS:

@@ -13,9 +13,13 @@ import numpy as np
 from tunewright.shapes.features import Features
 from tunewright.shapes.joint_model import FIRST_PENALTY, MIN_SHAPES, JointModel, center
 from tunewright.shapes.table import Floats, ShapeTable
+from tunewright.strategies.surrogate import log_improvement
 
 PRIOR = FIRST_PENALTY
 """The penalty before enough shapes are tuned to choose one: the one that the model starts from."""
+
+FIRST = 1e3
+"""What is expected of the first trial of a shape: more than of any other."""
 
 TRIED, JUDGED = 44, 22
 """Configs of each shape that stand for all: as trials, and as predictions."""
@@ -77,6 +81,34 @@ def _uncertainty(table: ShapeTable, features: Features) -> Uncertainty:
 def _sample(rows: Floats, count: int) -> Floats:
     """Returns about `count` rows at equal distances."""
     return rows[:: max(1, len(rows) // count)]
+
+
+def trials_to_make(table: ShapeTable, count: int, model: JointModel) -> list[tuple[int, int]]:
+    """Returns the next trials as shapes and configs, at most one of each shape: those from which most is expected.
+
+    What is expected is how much faster a config may be than the best of its shape so far, by the weight of the shape.
+    Shapes of which nothing works yet come first, the heaviest before others.
+    """
+    expected = []
+    for shape in np.flatnonzero(np.isnan(table.seconds).any(axis=1)).tolist():
+        gains = expected_gains(table, model, shape)
+        config = int(gains.argmax())
+        expected.append((float(gains[config]) + float(np.log(table.weights[shape])), shape, config))
+    expected.sort(key=lambda one: (-one[0], one[1]))
+    return [(shape, config) for _, shape, config in expected[:count]]
+
+
+def expected_gains(table: ShapeTable, model: JointModel, shape: int) -> Floats:
+    """Returns the logarithm of the expected gain of each config on a shape; -inf for those that were tried."""
+    works, predicted = table.works[shape], model.predict(table.shapes[shape])
+    if works.any():
+        times = np.log(table.seconds[shape, works])
+        mean = predicted + (times - predicted[works]).mean()
+        spread = np.sqrt(model.variance(table.shapes[shape]) + model.choice.error)
+        gains = log_improvement(mean, spread, float(times.min()))
+    else:
+        gains = FIRST - predicted
+    return np.where(np.isnan(table.seconds[shape]), gains, -np.inf)
 
 
 def replay_order(table: ShapeTable, count: int) -> list[int]:

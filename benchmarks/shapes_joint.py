@@ -1,0 +1,183 @@
+"""Figures of `benchmarks/shapes.py` about all shapes together: a joint model, a cover, a rule, and where trials go.
+
+- `untuned`: eight shapes are tuned, which ones is decided one after the other; the others get what the model predicts.
+- `trials`: until the mean regret over all shapes is 5 %. `joint`: three random configs of each shape, then rounds in
+  which the half of the shapes of which most is expected get a trial each. `alone`: every shape tries the best configs
+  of its nearest shapes, then what a model of its own trials proposes. Its seeds come from shapes that are tuned
+  completely, and nothing is charged for that.
+- `cover`: the fewest configs of which each shape has one within 5 % of its best; `rule`: a tree that chooses between
+  them. `unseen`: of each shape, with the rule of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunewright.shapes.cover import Cover, cover
+from tunewright.shapes.features import Features
+from tunewright.shapes.joint_model import JointModel
+from tunewright.shapes.rules import ShapeRule, fit_rule
+from tunewright.shapes.selection import expected_gains, replay_order, trials_to_make
+from tunewright.shapes.table import ShapeTable
+from tunewright.spaces.config import Config
+
+if TYPE_CHECKING:
+    from shapes import Table
+
+TUNED = 8
+WITHIN = 0.05
+FIRST_TRIALS = 3
+NEIGHBOURS = 4
+
+Floats = NDArray[np.float64]
+
+
+def shape_table(table: Table, tried: NDArray[np.bool_] | None = None) -> ShapeTable:
+    """What is chosen by, all of it or only what was tried."""
+    seconds = table.chosen_by if tried is None else np.where(tried, table.chosen_by, np.nan)
+    weights = np.ones(len(table.shapes))
+    return ShapeTable(("M", "N", "K"), tuple(table.shapes), tuple(table.configs), seconds, weights)
+
+
+def mean_and_worst(name: str, found: Floats) -> dict[str, float]:
+    return {f"{name}_mean": round(float(found.mean()), 4), f"{name}_worst": round(float(found.max()), 4)}
+
+
+def untuned_regret(table: Table, tuned: list[int]) -> Floats:
+    """Regret of all other shapes with what the model predicts."""
+    known = shape_table(table).only(tuned)
+    model = JointModel(known)
+    others = [i for i in range(len(table.shapes)) if i not in tuned]
+    return np.array([table.regret(i, model.best(known.shapes[i])) for i in others])
+
+
+def untuned(table: Table, draws: list[list[int]]) -> dict[str, Any]:
+    """Shapes chosen by the model; beside them, shapes drawn at random."""
+    order = replay_order(shape_table(table), TUNED)
+    drawn = [untuned_regret(table, tuned) for tuned in draws]
+    return {
+        **mean_and_worst("untuned", untuned_regret(table, order)),
+        "untuned_random_mean": round(float(np.mean([found.mean() for found in drawn])), 4),
+        "untuned_random_worst": round(median(float(found.max()) for found in drawn), 4),
+        "tuned_shapes": [list(table.shapes[i]) for i in order],
+    }
+
+
+def reached(table: Table, tried: NDArray[np.bool_]) -> float:
+    """The mean regret with the best config of each shape that was tried."""
+    best = np.where(tried, table.chosen_by, np.inf).argmin(axis=1)
+    return float(np.mean([table.regret(i, int(config)) for i, config in enumerate(best)]))
+
+
+def joint_trials(table: Table, seed: int) -> int:
+    """Trials until the mean regret is near, if every trial informs all shapes."""
+    rng, grid = np.random.default_rng(seed), table.chosen_by.shape
+    tried = np.zeros(grid, dtype=bool)
+    for row in tried:
+        row[rng.choice(grid[1], FIRST_TRIALS, replace=False)] = True
+    features, choice, chosen_at = Features(3, table.configs), None, 0
+    while reached(table, tried) > WITHIN and not tried.all():
+        known = shape_table(table, tried)
+        if tried.sum() >= 2 * chosen_at:
+            choice, chosen_at = None, int(tried.sum())
+        model = JointModel(known, features, choice)
+        choice = model.choice
+        for shape, config in trials_to_make(known, grid[0] // 2, model):
+            tried[shape, config] = True
+    return int(tried.sum())
+
+
+def alone_trials(table: Table, seed: int) -> int:
+    """Trials until the mean regret is near, if each shape is tuned by itself, from the seeds of its neighbours."""
+    rng, features = np.random.default_rng(seed), Features(3, table.configs)
+    searches = [own_search(table, shape, features, rng) for shape in range(len(table.shapes))]
+    tried = np.zeros(table.chosen_by.shape, dtype=bool)
+    while not tried.any() or (reached(table, tried) > WITHIN and not tried.all()):
+        for shape, search in enumerate(searches):
+            tried[shape, next(search)] = True
+    return int(tried.sum())
+
+
+def own_search(table: Table, shape: int, features: Features, rng: np.random.Generator) -> Iterator[int]:
+    """The configs that a shape tries: seeds, one at random, then those of which most is expected."""
+    best = table.chosen_by.argmin(axis=1)
+    near = table.near(shape, [j for j in range(len(table.shapes)) if j != shape], NEIGHBOURS)
+    seeds = list(dict.fromkeys(int(best[j]) for j in near))
+    order = [*seeds, int(rng.choice([c for c in range(len(table.configs)) if c not in seeds]))]
+    yield from order
+    while len(order) < len(table.configs):
+        tried = np.zeros(table.chosen_by.shape, dtype=bool)
+        tried[shape, order] = True
+        known = shape_table(table, tried)
+        order.append(int(expected_gains(known, JointModel(known, features), shape).argmax()))
+        yield order[-1]
+
+
+def trials(table: Table, seeds: int) -> dict[str, Any]:
+    """Medians over seeds."""
+    joint = [joint_trials(table, seed) for seed in range(seeds)]
+    alone = [alone_trials(table, seed) for seed in range(seeds)]
+    ratio = round(median(joint) / median(alone), 4)
+    return {"trials_joint": median(joint), "trials_alone": median(alone), "trials_ratio": ratio}
+
+
+def judged(table: Table, serves: list[int]) -> Floats:
+    return np.array([table.regret(i, config) for i, config in enumerate(serves)])
+
+
+def leaf_config(rule: ShapeRule, known: ShapeTable, shape: int) -> int:
+    return known.configs.index(Config(rule.leaf(known.named(shape)).config))
+
+
+def unseen_regret(table: Table, known: ShapeTable) -> Floats:
+    """Regret of each shape with a rule that was fitted on all others, whether it may serve it or not."""
+    everything, found = range(len(known.shapes)), []
+    for shape in everything:
+        rule = fit_rule(cover(known.only([i for i in everything if i != shape]), WITHIN), "gemm")
+        found.append(table.regret(shape, leaf_config(rule, known, shape)))
+    return np.array(found)
+
+
+def covered(table: Table) -> dict[str, Any]:
+    """The cover and the rule, judged by the other passes."""
+    known = shape_table(table)
+    found: Cover = cover(known, WITHIN)
+    rule = fit_rule(found, "gemm")
+    served = [rule.config(known.named(i)) for i in range(len(known.shapes))]
+    by_cover = judged(table, list(found.serves))
+    by_rule = judged(table, [leaf_config(rule, known, i) for i in range(len(known.shapes))])
+    return {
+        "cover_configs": len(found.configs),
+        "cover_is_smallest": found.is_smallest,
+        **mean_and_worst("cover", by_cover),
+        "cover_curve": {f"within_{share:.0%}": len(cover(known, share).configs) for share in (0.02, 0.05, 0.1, 0.2)},
+        **mean_and_worst("rule", by_rule),
+        "rule_extra": round(float(by_rule.mean() - by_cover.mean()), 4),
+        "rule_leaves": len(list(rule.leaves())),
+        "rule_depth": rule.depth,
+        "rule_unserved": sum(config is None for config in served),
+        **mean_and_worst("rule_unseen", unseen_regret(table, known)),
+    }
+
+
+def joint_figures(table: Table, draws: list[list[int]], seeds: int) -> dict[str, Any]:
+    """All of them."""
+    return {**untuned(table, draws), **trials(table, seeds), **covered(table)}
+
+
+def joint_lines(said: dict[str, Any]) -> list[str]:
+    """For people."""
+    return [
+        f"joint model, {TUNED} tuned: untuned {said['untuned_mean']:.1%}, worst {said['untuned_worst']:.1%}; "
+        f"tuned at random: {said['untuned_random_mean']:.1%}, worst {said['untuned_random_worst']:.1%}",
+        f"trials until the mean regret is {WITHIN:.0%}: {said['trials_joint']:g} together, "
+        f"{said['trials_alone']:g} each by itself",
+        f"cover within {WITHIN:.0%}: {said['cover_configs']} configs, {said['cover_mean']:.1%} by the other passes",
+        f"rule of {said['rule_leaves']} leaves: {said['rule_mean']:.1%}; on a shape it was not fitted on: "
+        f"{said['rule_unseen_mean']:.1%}, worst {said['rule_unseen_worst']:.1%}",
+    ]

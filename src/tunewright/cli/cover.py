@@ -1,0 +1,90 @@
+"""`tunewright cover`: few configs for all tuned shapes of a kernel, and a rule that chooses between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tunewright.cli import output
+from tunewright.cli.completion import complete_kernel
+from tunewright.cli.quantities import parse_share
+from tunewright.cli.targets import json_option, session_to_read, store_option
+from tunewright.report.formatting import counted
+from tunewright.shapes.cover import Cover, CoverPoint, cover, curve
+from tunewright.shapes.export import to_c_header, to_json, to_python
+from tunewright.shapes.rules import ShapeRule, fit_rule, rule_lines
+from tunewright.shapes.table import ShapeTable
+
+WRITERS = {".json": to_json, ".py": to_python, ".h": to_c_header}
+
+
+@click.command("cover")
+@click.argument("kernel", shell_complete=complete_kernel)
+@click.option(
+    "--within",
+    default="5%",
+    show_default=True,
+    callback=parse_share,
+    help="How much slower than its best a shape may be.",
+)
+@click.option(
+    "--rule",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a rule that chooses between the configs: .json, .py or .h.",
+)
+@store_option
+@json_option
+def cover_command(kernel: str, within: float, path: Path | None, **options: Any) -> None:
+    """Find few configs that serve all tuned shapes of a kernel.
+
+    From the stored trials of KERNEL: the smallest set of configs of which every shape has one that is nearly as fast as
+    its own best. A config serves only shapes on which it was tried and its results were right, so tune the shapes with
+    the same configs: the exhaustive strategy does.
+    """
+    if path is not None and path.suffix not in WRITERS:
+        raise click.UsageError(f"{path} does not end in {', '.join(WRITERS)}; its end says what is written")
+    table = ShapeTable.from_store(session_to_read(options["store"]).store, kernel)
+    found = cover(table, within)
+    rule = fit_rule(found, kernel)
+    if path is not None:
+        path.write_text(WRITERS[path.suffix](rule))
+    points = curve(table)
+    if options["as_json"]:
+        output.print_json(_as_json(found, rule, points))
+        return
+    _print(found, rule, points)
+    if path is not None:
+        output.echo(f"\n{path}: the rule; shapes in buckets without a verified config are not served by it")
+
+
+def _print(found: Cover, rule: ShapeRule, points: list[CoverPoint]) -> None:
+    proof = "no fewer will do" if found.is_smallest else "fewer may do"
+    output.echo(
+        f"{counted(len(found.configs), 'config')} of {len(found.table.configs)} for "
+        f"{counted(len(found.table.shapes), 'shape')}, each within {100 * found.within:.3g}% of its best; {proof}",
+        "bold",
+    )
+    output.print_table(("config", "for"), [(found.config(c), found.describe(c)) for c in found.configs])
+    output.echo("\nwith fewer or more configs:")
+    rows = [(point.configs, f"{point.mean:.1%}", f"{point.worst:.1%}") for point in points]
+    output.print_table(("configs", "mean slower", "worst"), rows)
+    output.echo("\nas a rule:")
+    for line in rule_lines(rule):
+        output.echo(line)
+
+
+def _as_json(found: Cover, rule: ShapeRule, points: list[CoverPoint]) -> dict[str, Any]:
+    configs = [
+        {"config": found.config(c), "shapes": [found.table.named(shape) for shape in found.shapes_of(c)]}
+        for c in found.configs
+    ]
+    return {
+        "within": found.within,
+        "is_smallest": found.is_smallest,
+        "configs": configs,
+        "curve": [{"configs": point.configs, "mean": point.mean, "worst": point.worst} for point in points],
+        "rule": rule,
+    }
