@@ -82,13 +82,13 @@ def cover(table: ShapeTable, within: float) -> Cover:
 def curve(table: ShapeTable, most: int = 16) -> list[CoverPoint]:
     """Returns the regret by the number of configs; each config is the one that lowers the mean regret most.
 
-    Shapes on which none of the configs was tried count as infinitely slow.
+    Shapes on which none of the configs was tried count as infinitely slow. It ends where all shapes have their best.
     """
     table = _tried_part(table)
     weights = table.weights / table.weights.sum()
     best = np.full(len(table.shapes), np.inf)
     points: list[CoverPoint] = []
-    while len(points) < min(most, len(table.configs)):
+    while len(points) < min(most, len(table.configs)) and best.any():
         served = np.minimum(best[:, None], table.regret)
         unserved = weights @ np.isinf(served)
         means = weights @ np.where(np.isinf(served), 0, served)
