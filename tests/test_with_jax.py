@@ -12,6 +12,7 @@ TESTS = Path(__file__).parent
 FILES = ("backends/test_callables.py", "cases/test_foreign_arrays.py")
 
 
+@pytest.mark.slow
 def test_arrays_and_kernels_of_jax_pass_the_tests_of_all_others() -> None:
     pytest.importorskip("jaxlib")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "jax or Jax or serves", "-m", "not slow"]

@@ -27,6 +27,7 @@ def test_a_crash_a_hang_a_leak_and_a_hog_cost_their_own_cells_and_are_named(benc
     assert said["good"] == said["also_good"] == ""
 
 
+@pytest.mark.slow
 def test_what_is_wrong_raises_or_refuses_is_told_as_it_is(benched) -> None:
     run = benched("good", "wrong", "raising", "picky")
     assert kinds(run) == {"good": None, "wrong": "wrong", "raising": "raised", "picky": "refused"}
@@ -36,6 +37,7 @@ def test_what_is_wrong_raises_or_refuses_is_told_as_it_is(benched) -> None:
     assert "it takes float64, not float32" in failures["picky"].reason
 
 
+@pytest.mark.slow
 def test_who_crashes_in_a_later_round_leaves_and_the_others_run_all_theirs(benched) -> None:
     run = benched("good", "late", "also_good", rounds=40)
     assert kinds(run) == {"good": None, "late": "crashed", "also_good": None}
@@ -50,12 +52,14 @@ def test_a_slow_leak_is_seen_in_the_rounds(benched) -> None:
     assert "rounds" in run.comparisons[0].cell("seeping").failure.reason
 
 
+@pytest.mark.slow
 def test_without_isolation_a_crash_is_still_one_cell_since_the_others_start_again(benched) -> None:
     run = benched("good", "crashing", "also_good", isolated=False)
     assert kinds(run) == {"good": None, "crashing": "crashed", "also_good": None}
     assert run.comparisons[0].cell("also_good").samples
 
 
+@pytest.mark.slow
 def test_who_has_failed_is_not_tried_in_the_next_repeat(benched) -> None:
     run = benched("good", "crashing", repeats=2)
     assert len(run.comparisons[0].cell("good").samples) == 2

@@ -149,6 +149,7 @@ def test_the_benchmark_reports_every_path(tmp_path) -> None:
     assert {"sqlite", "mirror", "service", "artifact", "bundle", "audit"} < figures.keys()
 
 
+@pytest.mark.slow
 def test_a_new_file_is_whole_at_every_moment_of_its_making(power, shim) -> None:
     root, path = shim.parent / "new", power.PATHS["sqlite_relaxed"]
     root.mkdir()

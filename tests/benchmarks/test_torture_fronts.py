@@ -20,6 +20,7 @@ def fronts(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["TorchTuner", "TritonTuner"])
+@pytest.mark.slow
 def test_near_ties_and_failing_candidates_through_every_front(fronts, name) -> None:
     pytest.importorskip("triton")
     tuner = getattr(fronts, name)()

@@ -48,6 +48,7 @@ def in_single_precision(x):
 
 
 @pytest.mark.parametrize("reference", [lambda x: x.sum(), None])
+@pytest.mark.slow
 def test_an_honest_sum_is_never_accused_however_near_to_zero_it_is(reference, monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(expected, "sensitivities", lambda *args: asked.append(args) or sensitivities(*args))

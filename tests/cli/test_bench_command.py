@@ -33,6 +33,7 @@ def saved(tmp_path_factory):
     return folder, json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_a_bench_tells_every_cell_and_keeps_what_was_asked_for(saved) -> None:
     folder, said = saved
     good, raising = said["cells"]

@@ -215,6 +215,7 @@ def test_a_store_can_be_named_everywhere(here) -> None:
     assert "SqliteStore is skipped" in said
 
 
+@pytest.mark.slow
 def test_more_searches_on_and_fresh_starts_over(here) -> None:
     first = json.loads(tunewright("tune", "kernels.py:total", "--budget", "3", "--json", cwd=here).stdout)
     assert first["counts"]["measurements"] == 3
@@ -283,7 +284,7 @@ def test_help_names_every_command(here) -> None:
     assert tunewright("--version", cwd=here).stdout.startswith("tunewright")
 
 
-@pytest.mark.parametrize("words", [("show",), ("trials",), ("explain", "total"), ("report",)])
+@pytest.mark.parametrize("words", [("show",), ("trials",), ("explain", "total")])
 def test_a_store_that_is_not_there_is_said_and_not_made(words, here) -> None:
     said = tunewright(*words, "--store", "nowhere.sqlite", cwd=here, status=2).stderr
     assert "there is no store nowhere.sqlite" in said

@@ -40,6 +40,7 @@ def test_a_plan_says_what_is_at_stake_and_runs_nothing(file) -> None:
     assert json.loads(run("status", file, "--json"))["trials"] == 0
 
 
+@pytest.mark.slow
 def test_run_status_and_report_tell_the_same(file) -> None:
     ran = json.loads(run("run", file, "--json"))
     status = json.loads(run("status", file, "--json"))

@@ -241,6 +241,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_the_race() -> None:
     assert not os.path.exists("started")
 
 
+@pytest.mark.slow
 def test_a_race_is_drawn(here, scripted) -> None:
     done = run(SLOW, QUICK, "--plot", "out.png")
     assert done.exit_code == 0

@@ -51,6 +51,7 @@ def test_strategies_are_compared_over_all_and_by_kernel(here) -> None:
     assert "\ntoy\n" in said
 
 
+@pytest.mark.slow
 def test_machines_get_every_figure_and_the_curves(here) -> None:
     args = ("--spaces", "spaces/toy-A.parquet", "--strategies", "random,exhaustive", "--seeds", "2", "--budget", "30")
     said = json.loads(replay(*args, "--json", cwd=here).stdout)
@@ -81,6 +82,7 @@ def test_journals_of_a_store_can_be_searched(here) -> None:
     assert said.startswith("1 space, 2 seeds each")
 
 
+@pytest.mark.slow
 def test_finished_runs_are_kept_and_not_repeated(here) -> None:
     args = ("--spaces", "spaces", "--strategies", "random", "--budget", "5", "--out", "out", "--workers", "1")
     first = replay(*args, "--seeds", "2", cwd=here).stdout

@@ -133,6 +133,7 @@ def test_programs_can_be_chosen_among(bench) -> None:
 
 
 @needs("zstd")
+@pytest.mark.slow
 def test_zstd(corpus) -> None:
     made = tw.Command(
         "zstd -q -{level} -T{threads} {input} -o {output}",
@@ -168,6 +169,7 @@ def test_zstd_by_the_speed_that_it_prints(corpus) -> None:
 
 
 @needs("sqlite3")
+@pytest.mark.slow
 def test_sqlite(tmp_path) -> None:
     with sqlite3.connect(tmp_path / "orders.db") as made:
         made.execute("create table orders (id integer primary key, customer int, amount int)")

@@ -358,6 +358,7 @@ VALUES = st.recursive(
 @pytest.mark.parametrize("name", [H100, TRITON + DOWN, TRITON + SPACED, "k.autotune.json", "shapes.json"])
 @settings(max_examples=100, deadline=None)
 @given(content=VALUES)
+@pytest.mark.slow
 def test_json_of_any_shape_is_read_or_refused_and_the_auditor_goes_on(name, content) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / name

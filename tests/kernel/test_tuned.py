@@ -351,6 +351,7 @@ def test_inputs_unlike_the_call_are_remarked_upon(caplog) -> None:
     assert "is tuned on the arguments that `inputs` makes" in caplog.text
 
 
+@pytest.mark.slow
 def test_programs_from_a_pipe_and_without_a_suffix_work(tmp_path) -> None:
     text = (
         "import numpy as np, tunewright as tw\n"
@@ -365,6 +366,7 @@ def test_programs_from_a_pipe_and_without_a_suffix_work(tmp_path) -> None:
     assert done.stdout == "9.0\n"
 
 
+@pytest.mark.slow
 def test_a_module_that_calls_its_kernel_can_be_imported_and_tuned(tmp_path) -> None:
     (tmp_path / "mod.py").write_text(
         "import numpy as np, tunewright as tw\n"

@@ -69,6 +69,7 @@ def later_times(seed) -> float:
     return float(np.median([trial.seconds for trial in session.store.trials(key)][-50:])) / TRUE
 
 
+@pytest.mark.slow
 def test_times_do_not_sink_from_rival_to_rival() -> None:
     """Where each seemingly faster one became the measure of the others, they sank to a hundredth."""
     found = [later_times(seed) for seed in range(6)]

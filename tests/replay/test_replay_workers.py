@@ -120,6 +120,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(recorded, tmp_path, wait_until) -> None:
     """Its strategy goes no further once three runs are done, so that the kill finds some undone."""
     origin, log, out, hold = recorded(), tmp_path / "asked", tmp_path / "out" / "replays.jsonl", tmp_path / "hold"

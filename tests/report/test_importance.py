@@ -34,6 +34,7 @@ def found() -> ImportanceReport:
     return importances
 
 
+@pytest.mark.slow
 def test_the_knob_that_decides_comes_first_and_one_that_does_nothing_gets_nothing(found) -> None:
     assert [one.knob for one in found.knobs] == ["tile", "order", "idle"]
     assert found.knobs[0].share > 0.8

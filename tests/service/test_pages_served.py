@@ -3,6 +3,7 @@
 from hashlib import sha256
 
 import httpx
+import pytest
 
 from tunewright import Config
 from tunewright.dashboard import PAGES
@@ -28,6 +29,7 @@ def test_every_page_is_served_to_who_may_read_and_only_to_them(fresh) -> None:
         assert client.get("/static/dashboard.js").status_code == 200
 
 
+@pytest.mark.slow
 def test_bundles_that_are_kept_are_shown_with_what_is_in_them(fresh, tmp_path, wait_until) -> None:
     signing.generate_key(tmp_path / "key.pem")
     with fresh.client("read", "sign") as client:
@@ -65,6 +67,7 @@ def test_a_damaged_bundle_is_not_shown(fresh, tmp_path) -> None:
     assert "damaged" in said.text
 
 
+@pytest.mark.slow
 def test_trials_are_told_to_who_listens(fresh) -> None:
     store = locations.open_authoritative(fresh.place)
     store.record(KEY, [Trial(Config(step=1), Timing((1e-3,), "wall"))])

@@ -295,6 +295,7 @@ def upkeep(kept: SqliteStore) -> None:
     kept.trim(RetentionLimits(age=3600, bytes=1000, decisions=True))
 
 
+@pytest.mark.slow
 def test_a_file_with_flipped_bits_or_cut_short_never_lies_and_never_crashes(tmp_path) -> None:
     whole = tmp_path / "whole.sqlite"
     filled(whole)

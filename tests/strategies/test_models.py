@@ -239,6 +239,7 @@ def test_a_prior_about_other_knobs_is_no_prior() -> None:
     assert search.ask(1)
 
 
+@pytest.mark.slow
 def test_the_outlook_darkens_as_the_search_goes_on() -> None:
     search = Portfolio(SPACE, np.random.default_rng(0))
     assert isinstance(search, PredictsRegret)

@@ -26,6 +26,7 @@ class TestTpe(StrategyContract):
         return Tpe
 
 
+@pytest.mark.slow
 def test_it_estimates_better_than_chance() -> None:
     best = [min(bowl(c).seconds for c in run(Tpe(BOWL, np.random.default_rng(s)), 1, 100, bowl)) for s in range(3)]
     assert np.median(best) <= 9e-3  # a random draw as good comes once in 960

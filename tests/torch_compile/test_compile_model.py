@@ -325,6 +325,7 @@ def test_what_a_graph_writes_to_an_input_is_judged_and_put_back(capture, session
     assert evaluator(TrialRequest(eager)).outcome.kind == "wrong"
 
 
+@pytest.mark.slow
 def test_a_graph_that_was_built_for_the_race_is_used(session, monkeypatch):
     built = []
     monkeypatch.setattr(graphs, "compile_graph", lambda graph, *_: built.append(graph) or graph)

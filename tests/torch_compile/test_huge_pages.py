@@ -65,6 +65,7 @@ def test_a_machine_without_huge_pages_loses_nothing(monkeypatch, tmp_path):
 
 @needs_huge
 @pytest.mark.parametrize("products", ["library", "template"])
+@pytest.mark.slow
 def test_frozen_weights_of_a_model_lie_on_huge_pages_where_that_was_decided(products, tmp_path, monkeypatch):
     model = torch.nn.Sequential(torch.nn.Linear(1024, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 1024)).eval()
     x = torch.randn(3, 1024)

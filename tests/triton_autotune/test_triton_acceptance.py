@@ -173,6 +173,7 @@ def test_the_page_has_verdicts_findings_and_the_rung_and_no_foreign_markup(repor
     assert "the log" in page
 
 
+@pytest.mark.slow
 def test_the_command_tests_a_simulated_card_and_leaves_a_report(tmp_path):
     words = ["gpu", "accept", "--out", str(tmp_path / "out"), "--only", "inventory", "--json"]
     words += ["--simulate", "tunewright.testing.acceptance_cards:healthy", "--sign", str(tmp_path / "key.pem")]

@@ -76,6 +76,7 @@ def later_times(seed) -> float:
     return float(np.median([trial.seconds for trial in trials(session)][-50:])) / TRUE
 
 
+@pytest.mark.slow
 def test_times_do_not_sink_from_rival_to_rival(still) -> None:
     """Where one short lucky race was believed, times of equal configs sank to a fraction."""
     found = [later_times(seed) for seed in range(4)]

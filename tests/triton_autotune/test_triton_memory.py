@@ -68,6 +68,7 @@ def test_what_is_read_and_stored_to_is_copied_once(written):
 
 
 @pytest.mark.parametrize("spare", [SIZE // 10, 3 * SIZE, 64 * SIZE])
+@pytest.mark.slow
 def test_copies_to_judge_results_take_half_of_what_is_free(written, spare):
     memory = 3 * SIZE + spare
     driver, out = tune(written(KERNEL.format(body=PURE)).kernel, effect=double, memory=memory)

@@ -73,6 +73,7 @@ def shipped(tmp_path, names=()):
     return told["digest"], made
 
 
+@pytest.mark.slow
 def test_a_bundle_brings_what_was_compiled_and_without_it_triton_compiles(tmp_path) -> None:
     pin, made = shipped(tmp_path, ["softmax"])
     counts = run(USE, tmp_path / "here", ["softmax"], MODE="strict", STORE=f"bundle:{tmp_path}/some.bundle?pin={pin}")
@@ -109,6 +110,7 @@ def product(a, b, c, N: tl.constexpr, M: tl.constexpr):
 """
 
 
+@pytest.mark.slow
 def test_what_the_resource_model_calls_hopeless_is_not_compiled_unless_asked(written, driver) -> None:
     import torch
 

@@ -8,14 +8,12 @@ from math import inf
 import msgspec
 import numpy as np
 
+from tunewright.engine.decide import MAX_FINALISTS
 from tunewright.model.trial import Timing, Trial
 from tunewright.replay.tables import RecordedTable
 
 MAX_SPREAD = 0.05
 """Relative spreads count up to this: a trial runs beside the incumbent, so that slow moods of a machine cancel."""
-
-FINALISTS = 8
-"""Configs in the final race: the fastest by their trials."""
 
 ROUNDS = 64
 """Timings of each finalist; the race compares their means."""
@@ -44,7 +42,7 @@ class NoisyTimes:
             seconds = float(self.table.seconds[row])
             if not np.isnan(seconds):
                 finalists.append((self._draw(row, 0, 1), self._draw(row, 1, ROUNDS), seconds))
-                finalists = sorted(finalists)[:FINALISTS]
+                finalists = sorted(finalists)[:MAX_FINALISTS]
             decided.append(min(((raced, time) for _, raced, time in finalists), default=(inf, None))[1])
         return decided
 
