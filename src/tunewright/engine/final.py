@@ -35,6 +35,9 @@ the same moments."""
 RETURN_SECONDS = 0.3
 """Seconds before the end of the budget at which a race ends by itself; one that does not is ended without a result."""
 
+ROUND_SLACK = 1.3
+"""How much longer a launch in a race takes than it is timed: its arguments or files are made anew, results compared."""
+
 MIN_LOAD_SECONDS, MIN_ROUND_SECONDS = 0.05, 3e-3
 """About how long a fast finalist takes to be judged, and its sample; of slow ones it is a launch."""
 
@@ -169,7 +172,8 @@ class Final:
         launches = {trial.config: trial.seconds for trial in self._adjudicator.trials}
         chosen: list[Config] = []
         for config in configs:
-            cost = max(MIN_LOAD_SECONDS, launches[config]) + FIRST_TEST * max(MIN_ROUND_SECONDS, launches[config])
+            launch = ROUND_SLACK * launches[config]
+            cost = max(MIN_LOAD_SECONDS, launch) + FIRST_TEST * max(MIN_ROUND_SECONDS, launch)
             if cost > left:
                 break
             left -= cost
