@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from figures import Goal, Report, parser
-from kept_rows import KeptRows
+from kept_rows import KeptRows, say_progress
 
 from tunewright.gate import GateOptions, GateOutcome, GateResult, open_sides, parse_side, run_gate
 
@@ -96,13 +96,8 @@ def run_all(shares: list[float], repeats: int, seconds: float, kept: KeptRows) -
             result = race(program, steps, share, GateOptions(LIMIT, seconds, seed))
             known = {name: getattr(result, name) for name in ("outcome", "elapsed", "ratio", "pairs", "clock", "load")}
             kept.add(f"{share:g}", seed, **known)
-            remaining = (time.monotonic() - began) / done * (len(left) - done) / 60
-            print(
-                f"{share:.0%} #{seed}: {result.sentence()} in {result.elapsed:.1f} s, load {result.load:.1f}, "
-                f"{remaining:.1f} minutes left",
-                file=sys.stderr,
-                flush=True,
-            )
+            line = f"{share:.0%} #{seed}: {result.sentence()} in {result.elapsed:.1f} s, load {result.load:.1f}"
+            say_progress(line, began, done, len(left))
 
 
 def main() -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,3 +34,9 @@ class KeptRows:
     def of(self, level: str, most: int) -> Iterator[dict[str, Any]]:
         """The rows of a level with numbers below `most`."""
         return (row for (own, number), row in sorted(self._rows.items()) if own == level and number < most)
+
+
+def say_progress(line: str, began: float, done: int, total: int) -> None:
+    """Say what one of `total` steps found, and how long the others will take; `began` is of the monotonic clock."""
+    remaining = (time.monotonic() - began) / done * (total - done) / 60
+    print(f"{line}, {remaining:.1f} minutes left", file=sys.stderr, flush=True)

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from figures import Report, parser
-from record_spaces import FEW, KEPT, PASSES, Timed, all_passes, device_name, say, short, summary
+from record_spaces import FEW, Timed, all_passes, record_all, say, short, summary
 from space_kinds import space
 
 import tunewright as tw
@@ -156,20 +155,8 @@ def record(name: str, into: Path, device: str, passes: int, *, quick: bool) -> d
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record, and say what was recorded."""
-    takes = parser(__doc__)
-    takes.add_argument("--only", choices=PROGRAMS, help="one program instead of both")
-    takes.add_argument("--into", type=Path, default=KEPT, metavar="DIR", help="where recordings are kept")
-    takes.add_argument("--passes", type=int, default=PASSES, help="over all configs")
-    takes.add_argument("--device", default=device_name(), help="what to call this processor")
-    given = takes.parse_args(arguments)
-    report = Report()
-    with tempfile.TemporaryDirectory() as scratch:
-        into = Path(scratch) if given.quick else given.into
-        for name in [given.only] if given.only else PROGRAMS:
-            said = report.figures[name] = record(name, into, given.device, given.passes, quick=given.quick)
-            report.lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in said.items()))
-    return report.finish((), as_json=given.json)
+    """Record programs, and say what was recorded."""
+    return record_all(__doc__, PROGRAMS, record, arguments)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL, c_int, c_void_p
 from dataclasses import dataclass
@@ -272,10 +272,12 @@ def say(line: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Record, and say what was recorded."""
-    takes = parser(__doc__)
-    takes.add_argument("--only", choices=JOBS, help="one kernel instead of all")
+def record_all(
+    doc: str | None, jobs: Collection[str], record_one: Callable[..., dict[str, Any]], arguments: Sequence[str] | None
+) -> int:
+    """Record the jobs that are asked for, and say what was recorded."""
+    takes = parser(doc)
+    takes.add_argument("--only", choices=jobs, help="one instead of all")
     takes.add_argument("--into", type=Path, default=KEPT, metavar="DIR", help="where recordings are kept")
     takes.add_argument("--passes", type=int, default=PASSES, help="over all configs")
     takes.add_argument("--device", default=device_name(), help="what to call this processor")
@@ -283,12 +285,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = Report()
     with tempfile.TemporaryDirectory() as scratch:
         into = Path(scratch) if given.quick else given.into
-        for name in [given.only] if given.only else JOBS:
-            said = report.figures[name] = record(name, into, given.device, given.passes, quick=given.quick)
+        for name in [given.only] if given.only else jobs:
+            said = report.figures[name] = record_one(name, into, given.device, given.passes, quick=given.quick)
             back = Recording.read(into / f"{name}-{given.device}.parquet")
             report.check(len(back.trials) == said["configs"], f"{name}: a recording reads back as another")
             report.lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in said.items()))
     return report.finish((), as_json=given.json)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record kernels, and say what was recorded."""
+    return record_all(__doc__, JOBS, record, arguments)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Any
 os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 from figures import Goal, Report, parser
-from kept_rows import KeptRows
+from kept_rows import KeptRows, say_progress
 from referee_matches.corpus import FOLDER, MatchCase, attacks, honest, kernelbench
 
 from tunewright.errors import TunewrightError
@@ -136,13 +136,8 @@ def note_planted(report: Report, count: int, levels: Sequence[int], kept: KeptRo
         verdict = referee.run(plant(percent), [plant(0)]).verdict
         load, seconds = os.getloadavg()[0], time.monotonic() - start
         kept.add(str(percent), number, outcome=verdict.outcome, ratio=verdict.ratio, seconds=seconds, load=load)
-        remaining = (time.monotonic() - began) / done * (len(left) - done) / 60
-        print(
-            f"  planted {percent} % #{number}: {verdict.outcome}: {verdict.reason}; {seconds:.1f} s, load {load:.1f}, "
-            f"{remaining:.1f} minutes left",
-            file=sys.stderr,
-            flush=True,
-        )
+        found = f"{verdict.outcome}: {verdict.reason}; {seconds:.1f} s, load {load:.1f}"
+        say_progress(f"  planted {percent} % #{number}: {found}", began, done, len(left))
     rows = {percent: list(kept.of(str(percent), count)) for percent in levels}
     outcomes = {percent: [row["outcome"] for row in own] for percent, own in rows.items()}
     figures: dict[str, Any] = {str(percent): _counts(found) for percent, found in outcomes.items()}
