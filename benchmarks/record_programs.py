@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record_spaces import FEW, Timed, all_passes, record_all, say, short, summary
+from figures import parser
+from record_spaces import FEW, Timed, add_options, all_passes, record_all, say, short, summary
 from space_kinds import space
 
 import tunewright as tw
@@ -156,7 +157,9 @@ def record(name: str, into: Path, device: str, passes: int, *, quick: bool) -> d
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record programs, and say what was recorded."""
-    return record_all(__doc__, PROGRAMS, record, arguments)
+    takes = parser(__doc__)
+    add_options(takes, PROGRAMS)
+    return record_all(takes.parse_args(arguments), PROGRAMS, record)
 
 
 if __name__ == "__main__":

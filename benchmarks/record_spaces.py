@@ -25,6 +25,7 @@ import json
 import sys
 import tempfile
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL, c_int, c_void_p
@@ -272,16 +273,16 @@ def say(line: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
-def record_all(
-    doc: str | None, jobs: Collection[str], record_one: Callable[..., dict[str, Any]], arguments: Sequence[str] | None
-) -> int:
-    """Record the jobs that are asked for, and say what was recorded."""
-    takes = parser(doc)
+def add_options(takes: ArgumentParser, jobs: Collection[str]) -> None:
+    """Let a recorder take what all of them take."""
     takes.add_argument("--only", choices=jobs, help="one instead of all")
     takes.add_argument("--into", type=Path, default=KEPT, metavar="DIR", help="where recordings are kept")
     takes.add_argument("--passes", type=int, default=PASSES, help="over all configs")
     takes.add_argument("--device", default=device_name(), help="what to call this processor")
-    given = takes.parse_args(arguments)
+
+
+def record_all(given: Namespace, jobs: Collection[str], record_one: Callable[..., dict[str, Any]]) -> int:
+    """Record the jobs that are asked for, and say what was recorded."""
     report = Report()
     with tempfile.TemporaryDirectory() as scratch:
         into = Path(scratch) if given.quick else given.into
@@ -295,7 +296,9 @@ def record_all(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record kernels, and say what was recorded."""
-    return record_all(__doc__, JOBS, record, arguments)
+    takes = parser(__doc__)
+    add_options(takes, JOBS)
+    return record_all(takes.parse_args(arguments), JOBS, record)
 
 
 if __name__ == "__main__":
