@@ -64,6 +64,7 @@ def test_the_page_has_every_cell_and_escapes_what_implementations_said() -> None
     assert "1.0 GB/s, float32 10 GFLOP/s" in made
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_and_put_into_the_page(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     drawn = plots.save_plots(RUN, "numpy", tmp_path / "plots")

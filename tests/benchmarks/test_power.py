@@ -47,6 +47,7 @@ def test_a_rename_before_the_content_is_on_the_disk_is_caught(power, shim) -> No
     assert "names without contents" in shown
 
 
+@pytest.mark.slow
 def test_commits_that_are_acknowledged_before_they_are_synced_are_lost_but_not_torn(power, shim) -> None:
     counts, _ = cut(power, shim, "sqlite_unsynced")
     assert counts["lost"] >= 40

@@ -160,6 +160,7 @@ def test_honest_kernels_agree_with_their_reference_whichever_way_they_compute(la
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.slow
 def test_the_default_of_a_cheat_is_right_and_one_that_is_always_wrong_is_not(language, cases, tmp_path) -> None:
     cheats = {case.name: case for case in cases if case.language == language and case.cheat}
     with np.errstate(all="ignore"):

@@ -101,6 +101,7 @@ def test_all_shapes_together_beat_their_neighbors_on_the_recorded_table(shapes, 
     assert said["rule_extra"] <= 0.02
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn(shapes, table, tmp_path, monkeypatch) -> None:
     pytest.importorskip("matplotlib")
     from shapes_plot import draw

@@ -48,6 +48,7 @@ def test_a_bench_tells_every_cell_and_keeps_what_was_asked_for(saved) -> None:
     assert len(load_run(folder / "a").comparisons[0].anchors) == 2
 
 
+@pytest.mark.slow
 def test_a_run_compared_with_itself_has_not_changed_wherever_the_word_stands(saved) -> None:
     folder, _ = saved
     for words in (["compare", folder / "a", folder / "a"], [folder / "a", folder / "a", "compare"]):

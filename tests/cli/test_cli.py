@@ -236,6 +236,7 @@ def test_a_decision_that_could_not_be_kept_is_no_success(here) -> None:
 
 
 @pytest.mark.parametrize("options", [["--json"], []])
+@pytest.mark.slow
 def test_the_best_command_line_is_printed_even_if_it_is_not_stored(here, options) -> None:
     (here / "file").write_text("")
     command = ["command", "expr {t} + 1", "--knob", "t=1,2", "--check", "none", "--budget", "2"]

@@ -52,6 +52,7 @@ def test_run_status_and_report_tell_the_same(file) -> None:
     assert "saves" in said
 
 
+@pytest.mark.slow
 def test_metrics_are_kept_in_a_file_as_it_runs(file, tmp_path) -> None:
     ran = json.loads(run("run", file, "--json", "--metrics", tmp_path / "campaign.prom"))
     kept = (tmp_path / "campaign.prom").read_text()

@@ -160,6 +160,7 @@ def test_settings_say_where_each_value_comes_from(tmp_path) -> None:
     assert "features: neighbours, flights" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_an_error_here_and_its_password_is_not_said(tmp_path) -> None:
     location = "postgresql://tuner:secret@127.0.0.1:1/x"
     for asked in (("stats",), ("verify",), ("untuned",), ("history", "gemm"), ("gc", "--older", "1d")):

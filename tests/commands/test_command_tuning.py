@@ -193,6 +193,7 @@ def test_sqlite(tmp_path) -> None:
     assert (tmp_path / "orders.db").read_bytes() != before, "the call vacuums; tuning alone would not have"
 
 
+@pytest.mark.slow
 def test_sort(corpus) -> None:
     made = tw.Command(
         "sort --parallel={parallel} -S {memory} {input} -o {output}",
@@ -262,6 +263,7 @@ def test_the_command_line(corpus, capsys) -> None:
     assert sorted(os.listdir()) == ["corpus.txt"]
 
 
+@pytest.mark.slow
 def test_the_command_line_reads_values_metrics_and_the_default(corpus, capsys) -> None:
     line = ["command", "printf 'rate %s\\n%.0s' {rate} {name}", "--knob", "rate=1.5,20", "--knob", "name=a b,c"]
     line += ["--metric", "rate (.*)", "--best", "high", "--unit", "Hz", "--check", "none", "--default", "name=c"]

@@ -101,11 +101,13 @@ def test_what_is_far_faster_is_chosen_even_if_there_is_no_time_for_a_race() -> N
     assert decision.evidence.over_default.low > 1
 
 
+@pytest.mark.slow
 def test_deadlines_are_those_of_one_run() -> None:
     decision, _ = timed(sleeper(0.3, "7s", run_seconds=1.5))  # all runs of a config together take longer
     assert decision.evidence.failures == 0
 
 
+@pytest.mark.slow
 def test_a_slow_kernel_that_remembers_results_is_not_chosen_for_it() -> None:
     session = tw.Session(store="memory:", min_expected_gain=0.0)
     kept = {}

@@ -116,6 +116,7 @@ def test_a_default_that_kills_the_process_is_not_run_as_the_reference_either(scr
     assert "without a reference every trial runs the default (step=0), but the process ended while it was tried" in err
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_do_not_blame_each_other(script, monkeypatch, wait_until, tmp_path) -> None:
     monkeypatch.setenv("WHAT", "wait")
     processes, launched = [], tmp_path / "launched"

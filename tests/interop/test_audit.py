@@ -374,6 +374,7 @@ PIECES = ["E=8", "N=2", "device_name=", "X", ",", "[", "]", "=", "block_shape=[1
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=10).map("".join))
+@pytest.mark.slow
 def test_any_name_is_understood_or_refused(name) -> None:
     try:
         title = moe_tables.parse_name(name)

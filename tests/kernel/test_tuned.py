@@ -297,6 +297,7 @@ def test_arguments_may_have_defaults() -> None:
     assert tuned(np.ones(2), times=5) == 10
 
 
+@pytest.mark.slow
 def test_a_kernel_inside_a_kernel_tunes_nothing_while_it_is_tried() -> None:
     inner = tw.tune(SPACE, session=tw.Session())(summed)
 

@@ -252,6 +252,7 @@ def test_a_build_that_does_not_end_is_killed_at_its_deadline(tmp_path) -> None:
 def _product(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
 
 
+@pytest.mark.slow
 def test_a_search_over_structures_and_sizes_finds_one_that_works(tmp_path) -> None:
     session = tw.Session(cache=str(tmp_path), strategy="random", trials=6, pool="serial")
     tuned = tw.tune(PLAN.space, backend=Mlir(PAYLOAD, PLAN), reference=PAYLOAD.reference, session=session)(_product)

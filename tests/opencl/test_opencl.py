@@ -253,6 +253,7 @@ def test_a_forked_process_is_told_rather_than_hung(folder, kernel, config, args)
     os.close(read)
 
 
+@pytest.mark.slow
 def test_it_is_tuned_like_any_other_and_bad_configs_are_results(folder) -> None:
     (folder / "scale.cl").write_text(SOURCE.replace("{", "{\n#if EACH == 3\n#error no threes\n#endif\n", 1))
     space = tw.Space(tw.Knob("LX", [8]), tw.Knob("EACH", [1, 2, 3]))

@@ -47,6 +47,7 @@ def run(*words, **variables) -> str:
 
 
 @pytest.mark.parametrize("given", [True, False])
+@pytest.mark.slow
 def test_a_worker_has_a_cache_of_its_own_below_ours_or_below_the_users(tmp_path, given) -> None:
     script, cache, own = tmp_path / "k.py", tmp_path / "cache", tmp_path / "own"
     script.write_text(SCRIPT)

@@ -94,6 +94,7 @@ def test_a_worker_that_saw_a_wrong_write_is_not_used_again(tmp_path) -> None:
         worker.close()
 
 
+@pytest.mark.slow
 def test_one_worker_times_at_a_time(tmp_path, monkeypatch) -> None:
     log = tmp_path / "log"
 

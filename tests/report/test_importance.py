@@ -53,6 +53,7 @@ def test_noise_explains_nothing_and_its_shares_are_wide() -> None:
     assert max(one.high - one.low for one in found.knobs) > 0.3
 
 
+@pytest.mark.slow
 def test_the_same_trials_give_the_same_shares(found) -> None:
     assert ImportanceReport.of(TRIALS) == found
 

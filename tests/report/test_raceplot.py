@@ -90,6 +90,7 @@ def test_a_race_is_drawn(tmp_path, suffix) -> None:
     ],
     ids=["one round", "a gross loser", "alone", "forty", "very noisy"],
 )
+@pytest.mark.slow
 def test_any_race_can_be_drawn(tmp_path, found) -> None:
     race_plot.draw(tmp_path / "out.svg", found, [f"c{i}" for i in range(len(found.standings))])
     assert (tmp_path / "out.svg").stat().st_size > 10_000

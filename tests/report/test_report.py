@@ -34,6 +34,7 @@ def test_other_words() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".html"])
+@pytest.mark.slow
 def test_a_search_is_drawn(tmp_path, suffix) -> None:
     path = tmp_path / f"out{suffix}"
     plots.draw(path, KEY, TRIALS, CHOSEN)

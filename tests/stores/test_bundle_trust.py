@@ -102,6 +102,7 @@ def test_what_is_cut_anywhere_is_refused_unread(place, sealed) -> None:
         refused(place, more + WHOLE)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_at_any_of_a_thousand_places_is_refused_unread(place, sealed) -> None:
     rng = random.Random(7)
     for _ in range(1000):

@@ -231,6 +231,7 @@ def test_a_frozen_server_costs_no_more_than_the_stated_second(tmp_path, monkeypa
             assert time.monotonic() - began < 1.5
 
 
+@pytest.mark.slow
 def test_a_server_that_was_frozen_or_restarted_is_used_again(tmp_path) -> None:
     with servers.redis(tmp_path / "files") as server:
         store = RedisStore.at(f"{server.location}?socket_timeout=4")  # it must answer within that when it runs

@@ -114,6 +114,7 @@ def test_a_compiler_that_computes_something_else_is_found_by_layer():
     assert diagnosis.symptoms[0].cause is Cause.NUMERICS, "wrong results come before slow ones"
 
 
+@pytest.mark.slow
 def test_layers_are_judged_one_by_one_when_asked_for():
     model, call = healthy.layer()
     diagnosis = doctor(model, *call, layers=True, backend="eager")

@@ -99,6 +99,7 @@ def tune(problem, workload, **settings):
     return decision, {trial.config: trial for trial in session.store.trials(problem.key)}
 
 
+@pytest.mark.slow
 def test_times_do_not_sink_from_rival_to_rival(now):
     """Where each seemingly faster one became the measure of the others, they sank to a hundredth."""
     problem = Problem(KEY, Space(Knob("step", range(1, 101))), Config(step=1))

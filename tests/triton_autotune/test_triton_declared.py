@@ -5,6 +5,8 @@ import subprocess
 import sys
 from textwrap import dedent
 
+import pytest
+
 PROGRAM = """
 import torch
 import triton
@@ -24,6 +26,7 @@ def copied(x, out, n, BLOCK: tl.constexpr):
 """
 
 
+@pytest.mark.slow
 def test_targets_and_a_call_are_taken_from_the_declaration(tmp_path) -> None:
     (tmp_path / "copied.py").write_text(dedent(PROGRAM))
     command = [sys.executable, "-m", "tunewright", "triton", "prebuild", "copied.py:copied", "--json"]

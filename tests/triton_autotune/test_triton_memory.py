@@ -78,6 +78,7 @@ def test_copies_to_judge_results_take_half_of_what_is_free(written, spare):
     assert all(trial.works for key in list(store.keys()) for trial in store.trials(key))
 
 
+@pytest.mark.slow
 def test_configs_that_fail_leave_nothing_either(written):
     driver, _ = tune(
         written(KERNEL.format(body=PURE)).kernel,

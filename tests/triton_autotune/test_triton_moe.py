@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 import torch
 
 import tunewright as tw
@@ -27,6 +28,7 @@ def cost(launch):
     return 1e-5 * (1 + abs(launch.config["BLOCK_SIZE_M"] - 64))
 
 
+@pytest.mark.slow
 def test_a_table_is_made_of_decisions_and_seeds_a_search(written, tmp_path) -> None:
     space = tw.Space(tw.Knob("BLOCK_SIZE_M", [16, 32, 64, 128]), tw.Knob("num_warps", [4, 8]))
     title = "E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3"
