@@ -39,7 +39,7 @@ from statistics import median
 from typing import Any
 
 from figures import Goal, Report, parser
-from torch_models import NAMES, TINY
+from torch_cases import NAMES, TINY
 
 GOALS = (
     Goal("geomean_vs_default", ">=", 1.25),
@@ -76,7 +76,7 @@ def main() -> int:
     models = told.models.split(",") if told.models else [TINY] if told.quick else list(NAMES)
     counts = told.threads.split(",") if told.threads else ["1"] if told.quick else ["1", "2"]
     report = Report()
-    with _folder(told.keep) as folder:
+    with kept_folder(told.keep) as folder:
         rows = [row(model, int(threads), folder, told.sittings) for threads in counts for model in models]
     for one in rows:
         report.check(one["measured"] == 0, f"{one['name']}: something was measured after it was decided")
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 @contextmanager
-def _folder(kept: Path | None) -> Iterator[Path]:
+def kept_folder(kept: Path | None) -> Iterator[Path]:
     if kept is None:
         with tempfile.TemporaryDirectory() as made:
             yield Path(made)
@@ -105,7 +105,7 @@ def row(model: str, threads: int, folder: Path, sittings: int) -> dict[str, Any]
     made = []
     for phase in ("choose", *["check"] * sittings):
         began = time.perf_counter()
-        made.append(_phase(phase, model, threads, folder))
+        made.append(run_phase(phase, model, threads, folder))
         print(f"{name}: {phase} took {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     found = {"name": name, **made[0], **together(made[1:])}
     done.write_text(json.dumps(found))
@@ -124,7 +124,7 @@ def together(sittings: list[dict[str, Any]]) -> dict[str, Any]:
     return found | {"sittings": len(sittings)}
 
 
-def _phase(phase: str, model: str, threads: int, folder: Path) -> dict[str, Any]:
+def run_phase(phase: str, model: str, threads: int, folder: Path) -> dict[str, Any]:
     argv = [*(word for word in sys.argv if word != "--json"), "--child", phase, model, str(threads)]
     caches = str(folder / f"{model}-x{threads}-{phase}")  # no spaces: PyTorch does not quote them
     single = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "KMP_BLOCKTIME": "0"}
@@ -137,24 +137,24 @@ def _phase(phase: str, model: str, threads: int, folder: Path) -> dict[str, Any]
 def choose(model: str, threads: int, told: Any) -> dict[str, Any]:
     """Tune, and keep what was decided."""
     import torch
-    from torch_models import make
+    from torch_cases import make
 
     from tunewright.session import Session
     from tunewright.torch import compile, decisions
 
     torch.set_num_threads(threads)
-    made, arguments = make(model)
+    made, call = make(model)
     began = time.perf_counter()
     with torch.no_grad():
         ours = compile(made, session=Session(mode="tune"), budget=told.budget, each=told.each)
-        ours(*arguments)
+        call.run(ours)
     return {"tuning": time.perf_counter() - began, "chosen": {n: str(d.config) for n, d in decisions(ours).items()}}
 
 
 def check(model: str, threads: int, told: Any) -> dict[str, Any]:
     """Time everyone in turns; nothing is measured to choose."""
     import torch
-    from torch_models import make
+    from torch_cases import make
 
     from tunewright.measure import race
     from tunewright.measure.clock import HostTimer, make_sampler, use_same_clock
@@ -162,16 +162,16 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
     from tunewright.torch import compile
     from tunewright.torch.candidate import sustained_sampler
     from tunewright.torch.compile_model import SAMPLE_SECONDS
-    from tunewright.torch.diagnostics.numerics import relative_error, tensors_in
+    from tunewright.torch.diagnostics.numerics import relative_error, tensors_in, to_double
 
     torch.set_num_threads(threads)
     session = Session(mode="frozen")
-    made, arguments = make(model)
-    doubled = [one.double() if one.dtype.is_floating_point else one for one in arguments]
+    made, call = make(model)
+    doubled = call.with_tensors(to_double)
     with torch.no_grad():
-        right = tensors_in(copy.deepcopy(made).double()(*doubled))
+        right = tensors_in(doubled.run(copy.deepcopy(made).double()))
         torch.compile(lambda x: x + 1)(torch.ones(3))  # headers, and what is loaded once
-        calls: dict[str, Callable[[], Any]] = {EAGER: lambda: made(*arguments)}
+        calls: dict[str, Callable[[], Any]] = {EAGER: lambda: call.run(made)}
         first, second = {EAGER: 0.0}, {EAGER: 0.0}
         wanted = {name: STOCK[name] for name in ("default", "freeze+library")} if told.quick else STOCK
         caches = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
@@ -181,18 +181,20 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
             fn = copy.deepcopy(made)
             with _apart(caches / name, options or {}):
                 compiled = compile(fn, session=session) if options is None else torch.compile(fn, options=options)
-                calls[name] = lambda compiled=compiled: compiled(*arguments)
+                calls[name] = lambda compiled=compiled: call.run(compiled)
                 first[name], second[name] = (_seconds(calls[name]) for _ in range(2))
-        errors = {name: relative_error(tensors_in(call()), right) for name, call in calls.items()}
-        timers = [HostTimer(call, threads) for call in calls.values()]
+        errors = {name: relative_error(tensors_in(run()), right) for name, run in calls.items()}
+        timers = [HostTimer(run, threads) for run in calls.values()]
         visits = [sustained_sampler(make_sampler(timer, None), SAMPLE_SECONDS) for timer in timers]
         clock = use_same_clock(timers)
-        run = race.run_race(visits, race.RaceOptions(rounds=15 if told.quick else 40, seconds=90.0, fixed=True))
+        raced = race.run_race(visits, race.RaceOptions(rounds=15 if told.quick else 40, seconds=90.0, fixed=True))
     names = list(calls)
-    steady = {name: sorted(one.samples)[len(one.samples) // 2] for name, one in zip(names, run.standings, strict=True)}
-    ratios = {name: run.ratio(i, names.index(OURS)) for i, name in enumerate(names) if name != OURS}
+    steady = {
+        name: sorted(one.samples)[len(one.samples) // 2] for name, one in zip(names, raced.standings, strict=True)
+    }
+    ratios = {name: raced.ratio(i, names.index(OURS)) for i, name in enumerate(names) if name != OURS}
     return {
-        "clock": clock, "rounds": len(run.standings[0].samples), "steady": steady, "ratios": ratios, "errors": errors,
+        "clock": clock, "rounds": len(raced.standings[0].samples), "steady": steady, "ratios": ratios, "errors": errors,
         "compile": first, "first": second, "measured": session.counts["measurements"],
         "tiers": {name: session.counts[name] for name in ("exact", "default")},
     }  # fmt: skip

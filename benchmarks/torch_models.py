@@ -1,89 +1,197 @@
-"""The models that compiled models are measured on, by name: `layer-4x128-float32`, `gpt-float32`, `mlp-bfloat16`."""
+"""Real model classes compiled in the way that wins, beside every way that PyTorch offers.
+
+    python benchmarks/torch_models.py [--quick] [--json] [--models bert-float32,vit-float32] [--threads 1,2]
+        [--budget 6,4m] [--each 4,60s] [--sittings 2] [--keep FOLDER]
+
+Needs `transformers`, and its classes get random weights; without it, `--quick` takes a layer and a small language model
+of our own, and says so (`classes`). A row is a model and a number of threads, chosen and judged as in
+`torch_compile.py`: one process tunes, others look up what was decided and time all ways in turns.
+
+- `geomean_vs_default`, `geomean_vs_max_autotune`, `worst_vs_best`: as there.
+- `overrun`: the longest time until the first result of the process that tunes, over its budget.
+- `second_process_ratio`: CPU seconds until the first result of a second process, over those of torch's default with
+  warm caches; the median of rows.
+- `symbolic_searches`: searches of a new process that is called with another length, `dynamic=True`. The first process
+  compiles with an override, so that no time is spent on what is not asked here, and stores that as a decision.
+- `doctor_seconds`: the longest diagnosis with `aot_eager`.
+"""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import json
+import os
+import resource
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn import functional
+from figures import Goal, Report, parser
 
-NAMES = (
-    *(f"layer-{shape}-{dtype}" for dtype in ("float32", "bfloat16") for shape in ("4x128", "1x16", "1x1")),
-    "gpt-float32",
-    "mlp-float32",
-    "conv-float32",
+import torch_compile
+from torch_compile import kept_folder, run_phase, summary, table
+from tunewright.engine.budget import Budget
+
+NAMES = tuple(
+    f"{kind}-{dtype}"
+    for dtype in ("float32", "bfloat16")
+    for kind in ("bert", "llama", "llama-decode", "vit", "resnet", "convnext", "t5")
 )
-TINY = "tiny-float32"
+HAS_CLASSES = find_spec("transformers") is not None
+QUICK = ("vit-float32",) if HAS_CLASSES else ("layer-1x16-float32",)
+DYNAMIC = "bert-float32" if HAS_CLASSES else "gpt-float32"
+LENGTHS = (48, 77)
+GOALS = (
+    Goal("geomean_vs_default", ">=", 1.3),
+    Goal("geomean_vs_max_autotune", ">=", 1.08),
+    Goal("worst_vs_best", ">=", 0.98),
+    Goal("overrun", "<=", 1.1),
+    Goal("second_process_ratio", "<=", 1.1),
+    Goal("symbolic_searches", "==", 0),
+    Goal("doctor_seconds", "<=", 60),
+)
 
 
-class Layer(nn.Module):
-    """A transformer layer: attention, then two products with a gelu between them."""
-
-    def __init__(self, width: int = 1024, heads: int = 16, inner: int = 4096, *, causal: bool = False) -> None:
-        super().__init__()
-        self.heads, self.causal = heads, causal
-        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, width = x.shape
-        parts = self.qkv(self.before(x)).view(batch, length, 3, self.heads, width // self.heads)
-        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
-        x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.between(x))))
-
-
-class Gpt(nn.Module):
-    """A small language model."""
-
-    def __init__(self, depth: int = 4, width: int = 256, words: int = 4096, length: int = 128) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.layers = nn.ModuleList(Layer(width, 4, 4 * width, causal=True) for _ in range(depth))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(self.norm(x))
-
-
-class Conv(nn.Module):
-    """A small convolutional net."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        sizes = [(3, 32, 1), (32, 64, 2), (64, 128, 2)]
-        blocks = [(nn.Conv2d(i, o, 3, s, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU()) for i, o, s in sizes]
-        self.body = nn.Sequential(*(part for block in blocks for part in block))
-        self.head = nn.Linear(128, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.body(x).mean((2, 3)))
+def main() -> int:
+    """Run rows in processes of their own, and report."""
+    asked = parser(__doc__ or "")
+    asked.add_argument("--models", default="", help="names, comma between; default: all")
+    asked.add_argument("--threads", default="1", help="1, or 1,2")
+    asked.add_argument("--budget", default="", help="trials and time for each graph")
+    asked.add_argument("--each", default="4,60s", help="the same for each product in it")
+    asked.add_argument("--sittings", type=int, default=0, help="processes that judge a row (2; quick: 1)")
+    asked.add_argument("--keep", type=Path, help="a folder for what is decided and measured")
+    asked.add_argument("--child", nargs=3, metavar=("PHASE", "MODEL", "THREADS"), help="one phase of a row")
+    told = asked.parse_args()
+    told.budget, told.sittings = told.budget or ("4,90s" if told.quick else "6,4m"), told.sittings or 2 - told.quick
+    if told.child:
+        phase, model, threads = told.child
+        print(json.dumps(PHASES[phase](model, int(threads), told)))
+        return 0
+    models = told.models.split(",") if told.models else QUICK if told.quick else NAMES
+    report = Report()
+    with kept_folder(told.keep) as folder:
+        rows = [row(model, int(threads), folder, told) for threads in told.threads.split(",") for model in models]
+        searches = [run_phase("dynamic" + end, DYNAMIC, 1, folder)["searches"] for end in ("_first", "_second")]
+    budget = Budget.parse(told.budget).seconds or 0.0
+    report.figures |= summary(rows) | {
+        "overrun": round(max(one["tuning"] for one in rows) / budget, 3),
+        "second_process_ratio": round(median(one["second"] / one["warm_default"] for one in rows), 3),
+        "symbolic_searches": searches[-1],
+        "doctor_seconds": round(max(one["doctor"] for one in rows), 1),
+        "load": os.getloadavg()[0],
+        "classes": "transformers" if HAS_CLASSES else "our own",
+        "rows": rows,
+    }
+    for one in rows:
+        report.check(one["measured"] == 0, f"{one['name']}: something was measured after it was decided")
+    report.lines += table(rows)
+    return report.finish(GOALS, as_json=told.json)
 
 
-def _mlp(*sizes: int) -> nn.Module:
-    """Products with a relu between them."""
-    parts = [part for one, two in pairwise(sizes) for part in (nn.Linear(one, two), nn.ReLU())]
-    return nn.Sequential(*parts[:-1])
+def row(model: str, threads: int, folder: Path, told: Any) -> dict[str, Any]:
+    """One model on so many threads: raced as in torch_compile.py, then started again and diagnosed."""
+    found = torch_compile.row(model, threads, folder, told.sittings)
+    kept = folder / f"{model} x{threads} start.json"
+    if not kept.exists():
+        started: dict[str, Any] = {}
+        for way in ("second", "warm_default"):
+            seconds = [run_phase(way, model, threads, folder)["cpu"] for _ in range(2)]
+            started[way] = seconds[-1]  # the first fills the caches of compiled code
+        kept.write_text(json.dumps(started | run_phase("doctor", model, threads, folder)))
+    return found | json.loads(kept.read_text())
 
 
-def make(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    """A model in eval mode, and the arguments of a call; the same in every process."""
-    torch.manual_seed(0)
-    kind, *shape, word = name.split("-")
-    dtype = getattr(torch, word)
-    if kind == "layer":
-        batch, length = map(int, shape[0].split("x"))
-        return Layer().eval().to(dtype), (torch.randn(batch, length, 1024).to(dtype),)
-    if kind == "gpt":
-        return Gpt().eval().to(dtype), (torch.randint(0, 4096, (4, 128)),)
-    if kind == "conv":
-        return Conv().eval().to(dtype), (torch.randn(4, 3, 64, 64).to(dtype),)
-    sizes = (256, 512, 256) if kind == "tiny" else (333, 1001, 777, 10)
-    return _mlp(*sizes).eval().to(dtype), (torch.randn(64 if kind == "tiny" else 100, sizes[0]).to(dtype),)
+def second(model: str, threads: int, told: Any) -> dict[str, Any]:
+    """CPU seconds until the first result of what was decided."""
+    from tunewright.torch import compile
+
+    return _first_result(model, threads, lambda made: compile(made, budget=told.budget, each=told.each))
+
+
+def warm_default(model: str, threads: int, _: Any) -> dict[str, Any]:
+    """CPU seconds until the first result of torch's default."""
+    import torch
+
+    return _first_result(model, threads, torch.compile)
+
+
+def _first_result(model: str, threads: int, compile: Any) -> dict[str, Any]:
+    import torch
+    from torch_cases import make
+
+    torch.set_num_threads(threads)
+    made, call = make(model)
+    began = cpu_seconds()
+    with torch.no_grad():
+        call.run(compile(made))
+    return {"cpu": cpu_seconds() - began}
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process and its children."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def doctor(model: str, threads: int, _: Any) -> dict[str, Any]:
+    """Seconds of a diagnosis."""
+    import torch
+    from torch_cases import make
+
+    from tunewright.torch import doctor as diagnose
+
+    torch.set_num_threads(threads)
+    made, call = make(model)
+    began = time.perf_counter()
+    with torch.no_grad():
+        diagnose(made, *call.args, **call.kwargs, backend="aot_eager")
+    return {"doctor": time.perf_counter() - began}
+
+
+def dynamic_first(model: str, *_: Any) -> dict[str, Any]:
+    """A first process: what an override says about a dynamic graph is stored as its decision."""
+    import torch
+    from torch_cases import make
+
+    from tunewright.model.decision import Decision
+    from tunewright.session import current_session
+    from tunewright.torch import compile, decisions
+
+    made, call = make(model, LENGTHS[0])
+    with torch.no_grad():
+        compiled = compile(made, dynamic=True, overrides={"graph *": "eager"})
+        call.run(compiled)
+    for decision in decisions(compiled).values():
+        current_session().store.put(Decision(decision.key, decision.config))
+    return {"searches": len(decisions(compiled))}
+
+
+def dynamic_second(model: str, *_: Any) -> dict[str, Any]:
+    """A second process with another length: how often it searches."""
+    import torch
+    from torch_cases import make
+
+    from tunewright.session import current_session
+    from tunewright.torch import compile
+
+    made, call = make(model, LENGTHS[1])
+    with torch.no_grad():
+        call.run(compile(made, dynamic=True, budget="1,1s", each="1,1s"))
+    return {"searches": current_session().counts["searches"]}
+
+
+PHASES = {
+    "choose": torch_compile.choose,
+    "check": torch_compile.check,
+    "second": second,
+    "warm_default": warm_default,
+    "doctor": doctor,
+    "dynamic_first": dynamic_first,
+    "dynamic_second": dynamic_second,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

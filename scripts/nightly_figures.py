@@ -234,6 +234,11 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         higher("geomean_vs_default", "one tiny model in one sitting", 0.25),
         higher("worst_vs_best", "one tiny model in one sitting", 0.15),
     ),
+    "torch_models": (
+        higher("geomean_vs_default", "one model in one sitting", 0.25),
+        zero("symbolic_searches"),
+        lower("overrun", "one search", 0.3),
+    ),
     "torch_ship": (
         higher("cold_start_ratio", "one cold start", 0.5),
         zero("started"),

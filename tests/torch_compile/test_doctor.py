@@ -165,8 +165,8 @@ def test_a_look_leaves_the_model_as_it_was(subject):
 
 def test_a_diagnosis_reads_as_text_as_json_and_as_a_page(subject):
     diagnosis = examine(subject("branch"), "make", backend="eager")
-    (branch,) = json.loads(json.dumps(as_dict(diagnosis)))["symptoms"][:1]
-    assert (branch["kind"], branch["cause"], branch["place"]["line"]) == ("graph break", "branch", 7)
+    symptoms = json.loads(json.dumps(as_dict(diagnosis)))["symptoms"]  # in an order that depends on their times
+    assert ("graph break", "branch", 7) in [(one["kind"], one["cause"], one["place"]["line"]) for one in symptoms]
     text = "\n".join(describe(diagnosis))
     assert "if x.sum() > 0:" in text
     assert "torch.where" in text

@@ -10,7 +10,7 @@ import torch
 import tunewright
 from tunewright.errors import PluginError
 from tunewright.torch import doctor
-from tunewright.torch.inductor import adapter
+from tunewright.torch.inductor import adapter, releases
 
 ROOT = Path(tunewright.__file__).parent
 
@@ -18,9 +18,9 @@ ROOT = Path(tunewright.__file__).parent
 @pytest.fixture
 def another_release(monkeypatch):
     monkeypatch.setattr(adapter, "VERSION", "2.99.0")
-    adapter.require_supported.cache_clear()
+    releases.require_supported.cache_clear()
     yield
-    adapter.require_supported.cache_clear()
+    releases.require_supported.cache_clear()
 
 
 checked = pytest.mark.skipif(
@@ -31,7 +31,7 @@ checked = pytest.mark.skipif(
 
 @checked
 def test_the_self_test_passes_on_the_checked_release():
-    assert set(adapter.self_test().values()) == {""}
+    assert set(releases.self_test().values()) == {""}
 
 
 def test_a_missing_hook_is_named_with_what_it_is_for_and_what_still_works(another_release, monkeypatch):
@@ -49,7 +49,7 @@ def test_a_channel_that_says_nothing_any_more_is_noticed(another_release, monkey
 
     monkeypatch.setattr(inside, "trace_log", logging.getLogger("silence"))
     with pytest.raises(PluginError, match="the trace has no dynamo_graph_break_reason"):
-        adapter.require_supported()
+        releases.require_supported()
 
 
 @checked
@@ -67,15 +67,15 @@ def test_the_channel_is_left_as_it_was():
 
 
 def test_a_release_that_was_not_checked_is_used_if_it_passes_and_refused_by_name_if_not(another_release, caplog):
-    wrong = [said for said in adapter.self_test().values() if said]
+    wrong = [said for said in releases.self_test().values() if said]
     if wrong:
         with pytest.raises(PluginError, match=f"Install torch=={adapter.TESTED_VERSION}") as error:
-            adapter.require_supported()
+            releases.require_supported()
         assert all(said in str(error.value) for said in wrong)
     else:
         with caplog.at_level(logging.WARNING):
-            adapter.require_supported()
-        assert "2.99.0 is untested" in caplog.text
+            releases.require_supported()
+        assert "2.99.0 is used since it passes the self-test" in caplog.text
 
 
 def test_what_was_compiled_is_found_with_how_it_was():

@@ -12,6 +12,7 @@ from tunewright.errors import BackendError, BundleError, Sealed, SettingsError, 
 from tunewright.stores import serialization
 from tunewright.stores.bundle import build, signing
 from tunewright.torch import bundle, load, shipping
+from tunewright.torch.calls import Call
 from tunewright.torch.inductor import packages
 
 MODEL = """
@@ -97,7 +98,7 @@ def hollow(tmp_path):
     """A folder with a signed bundle that says all a real one does, and holds no machine code."""
     keyed(tmp_path)
     model, call = torch.nn.ReLU().eval(), (torch.ones(3),)
-    said = shipping.ModelManifest("ReLU", shipping.compatibility.current(model), (shipping.describe_arguments(call),))
+    said = shipping.ModelManifest("ReLU", shipping.compatibility.current(model), (Call.read(call).describe(),))
     packed = shipping.package_name(said.calls[0])
     enclosed = [
         build.Attachment("torch", "shipment", serialization.encode(said)),

@@ -47,7 +47,8 @@ def doctor(target: str, backend: str | None, calls: int, layers: bool, page_at: 
     """Find what costs a compiled model time or accuracy, where, and what to change.
 
     TARGET is FILE.py:MAKE or module:MAKE, a function that returns a model and the arguments of one call or more, each a
-    tuple: `return model, (x,)`. Symptoms are ranked by the time at stake.
+    tuple, `return model, (x,)`, or a dict of keywords, `return model, {"input_ids": x}`. Symptoms are ranked by the
+    time at stake.
     """
     from tunewright.torch.diagnostics.doctor import examine_target  # noqa: PLC0415 - loads torch
 
@@ -75,8 +76,8 @@ def doctor(target: str, backend: str | None, calls: int, layers: bool, page_at: 
 def bundle(target: str, out: Path, sign: Path | None, caches: bool, as_json: bool, **options: Any) -> None:
     """Compile the model that TARGET makes into a bundle that is loaded without a compiler.
 
-    TARGET is FILE.py:MAKE or module:MAKE, as for the doctor; the model is compiled for each call that it returns. The
-    store's decisions for this release of torch are included.
+    TARGET is FILE.py:MAKE or module:MAKE, as for the doctor. The model is compiled for each call that it returns, as
+    was decided for its graphs, with these decisions. --freeze and --autotune say how it is compiled instead.
     """
     from tunewright.torch import shipping  # noqa: PLC0415 - loads torch
     from tunewright.torch.diagnostics.doctor import split_target  # noqa: PLC0415 - as above
@@ -84,13 +85,15 @@ def bundle(target: str, out: Path, sign: Path | None, caches: bool, as_json: boo
     model, calls = split_target(_load_model(target)[1])
     config = _config(options)
     session = make_session(None, {"store": options["store"]})
-    decisions = [decision for decision in session.store.decisions() if "torch" in decision.key.toolchain]
-    digest = shipping.bundle(out, model, *calls, sign=sign, caches=caches, decisions=decisions, **config)
+    made = shipping.compile_bundle(model, calls, config, caches=caches, session=session)
+    digest, decisions = made.write(out, sign), made.decisions
     size = out.stat().st_size
     if as_json:
         answer = {"file": str(out), "digest": digest, "bytes": size, "calls": len(calls), "decisions": len(decisions)}
-        output.print_json({**answer, "signed": sign is not None})
+        output.print_json({**answer, "signed": sign is not None, "notes": made.notes})
         return
+    for note in made.notes:
+        output.echo(note)
     summary = f"{formatting.counted(len(calls), 'call')}, {formatting.counted(len(decisions), 'decision')}"
     output.echo(f"{out}: {summary}, {formatting.size(size)}, " + ("signed" if sign else "not signed"))
     output.echo(f"pin it with {digest}")
@@ -146,7 +149,7 @@ def report(target: str, out: Path, as_json: bool, **options: Any) -> None:
 
     model, calls = split_target(_load_model(target)[1])
     with adapter.inductor_config(**_config(options)):
-        traced = compile_report(model, *calls[0])
+        traced = compile_report(model, calls[0])
     out.mkdir(parents=True, exist_ok=True)
     (out / "index.html").write_text(render_report(traced))
     (out / "journey.json").write_bytes(serialization.encode(reports.as_dict(traced)))

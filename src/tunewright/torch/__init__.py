@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from tunewright.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from tunewright.torch.calls import Call
     from tunewright.torch.compile_model import TuningBackend, compile, decisions, tuning
     from tunewright.torch.diagnostics.doctor import doctor
     from tunewright.torch.inductor.dead_code import pruning
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tunewright.torch.trace_compile import compile_report
 
 __all__ = [
+    "Call",
     "Cause",
     "CompileReport",
     "Diagnosis",
@@ -36,6 +38,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "Call": "tunewright.torch.calls",
         "Cause": "tunewright.torch.report.diagnosis",
         "CompileReport": "tunewright.torch.report.compile_report",
         "Diagnosis": "tunewright.torch.report.diagnosis",

@@ -16,6 +16,8 @@ from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.oracle import REFUSALS, ExpectedTensors
 from tunewright.torch.tensor_sets import CallArguments, can_be_copied, version_of
 
+NEEDS_GRADIENTS = "it needs gradients"
+
 
 class CapturedGraph:
     """A graph and its inputs in the current call, weights included."""
@@ -34,7 +36,7 @@ class CapturedGraph:
         """Why PyTorch's own way is kept; empty if the graph can be tuned."""
         tensors = [value for value in self.values if isinstance(value, torch.Tensor)]
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *self.graph.parameters())):
-            return "it needs gradients"
+            return NEEDS_GRADIENTS
         if any(tensor.device.type != "cpu" for tensor in tensors):
             return "it is not on a CPU"
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors):
@@ -96,14 +98,28 @@ class CapturedGraph:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The inputs that are not weights, as text; a dynamic size is not a number."""
+        """The inputs that are not weights, as text; a size that may change is a symbol, whatever this call has."""
+        return self._described[0]
+
+    @property
+    def sizes(self) -> str:
+        """`static`, or the range of each symbol: `dynamic n0=2..int_oo`."""
+        return self._described[1]
+
+    @cached_property
+    def _described(self) -> tuple[tuple[str, ...], str]:
+        symbols = SymbolNames()
+        placeholders = self.placeholders
         free = [i for i in range(len(self.inputs)) if i not in self.weights]
-        return tuple(describe_argument(self.inputs[i]) for i in free)
+        texts = tuple(symbols.describe(placeholders[i], self.inputs[i]) for i in free)
+        return texts, " ".join(["dynamic", *symbols.ranges]) if self.dynamic else "static"
 
     @property
     def dynamic(self) -> bool:
         """Whether it is compiled for sizes that may change."""
-        return any(value is not original for value, original in zip(self.values, self.inputs, strict=True))
+        sizes = (graphs.symbolic_sizes(node) for node in self.placeholders)
+        symbolic = any(graphs.is_symbolic(size) for known in sizes if known for size in known[0])
+        return symbolic or any(value is not given for value, given in zip(self.values, self.inputs, strict=True))
 
     @property
     def call(self) -> CallArguments:
@@ -182,6 +198,32 @@ class _NodeName(str):
 
 
 _GEMMS = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "__matmul__"})
+
+
+class SymbolNames:
+    """Symbolic sizes of a graph, numbered as they come: the compiler's own names differ between processes."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self.ranges: list[str] = []
+
+    def describe(self, node: Any, value: Any) -> str:
+        """Returns an input as text, with symbols where its sizes may change."""
+        known = graphs.symbolic_sizes(node)
+        if known is None or not any(map(graphs.is_symbolic, known[0])):
+            return describe_argument(value)
+        dtype = str(value.dtype).removeprefix("torch.")
+        text = f"{dtype}[{','.join(map(self._name, known[0]))}]"
+        return text if value.is_contiguous() else f"{text}:{','.join(map(self._name, known[1]))}"
+
+    def _name(self, size: Any) -> str:
+        if not graphs.is_symbolic(size):
+            return str(int(size))
+        text = str(size)
+        if text not in self._names:
+            self._names[text] = f"n{len(self._names)}"
+            self.ranges.append(f"{self._names[text]}={'..'.join(graphs.symbol_range(size))}")
+        return self._names[text]
 
 
 def describe_argument(value: Any) -> str:

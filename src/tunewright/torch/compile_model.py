@@ -6,12 +6,13 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
 import torch
 
 from tunewright.backends.host import cpu, digest
+from tunewright.errors import SettingsError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Evaluator, EvaluatorOptions
 from tunewright.model.decision import Decision, Problem
@@ -20,8 +21,8 @@ from tunewright.model.signature import Signature
 from tunewright.session import Session
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.torch import graph_space, padding
-from tunewright.torch.captured import CapturedGraph
-from tunewright.torch.inductor import adapter, gemms, graphs, huge_pages
+from tunewright.torch.captured import NEEDS_GRADIENTS, CapturedGraph
+from tunewright.torch.inductor import gemms, graphs, huge_pages, releases
 from tunewright.torch.inductor.dead_code import pruning
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.matmuls import GemmSelector
@@ -46,11 +47,14 @@ candidates took minutes to build, and memory bandwidth shared with other program
 
 
 class CompileOptions(TypedDict, total=False):
-    """Keywords of `torch.compile`, without `backend` and `mode`, which are tuned."""
+    """Keywords of `torch.compile`."""
+
+    backend: str
+    mode: str | None
+    options: Mapping[str, Any] | None
 
     fullgraph: bool
     dynamic: bool | None
-    options: Mapping[str, Any] | None
     name: str | None
     disable: bool
     recompile_limit: int | None
@@ -73,11 +77,14 @@ class TuningBackend:
         each: str = EACH,
         name: str = "model",
     ) -> None:
-        adapter.require_supported()
+        releases.require_supported()
         shared = Overrides(overrides)
         self.name, self.graphs = name, 0
         self.pruning = pruning()
-        self.graph_resolver, self.part_resolver = Resolver(session, shared, budget), Resolver(session, shared, each)
+        self.graph_resolver = Resolver(session, shared, budget)
+        self.part_resolver = Resolver(session, shared, each, within=self.graph_resolver)
+        self.untuned_options: Mapping[str, Any] = {}
+        self.is_training: Callable[[], bool] = lambda: True
 
     @property
     def decisions(self) -> dict[str, Decision]:
@@ -90,10 +97,17 @@ class TuningBackend:
         """Returns a compiled graph, compiled as PyTorch does by itself where it cannot be tuned."""
         captured = CapturedGraph(graph, inputs)
         if reason := captured.why_untunable:
-            log.info("%s is not tuned: %s", self.name, reason)
-            return graphs.compile_graph(graph, inputs, options or {})
+            self._tell(reason)
+            return graphs.compile_graph(graph, inputs, {**self.untuned_options, **(options or {})})
         self.graphs += 1
         return GraphTuner(self, captured, dict(options or {})).compile()
+
+    def _tell(self, reason: str) -> None:
+        """Says why a graph is not tuned; as a warning if a model in eval mode is called with gradients."""
+        if reason == NEEDS_GRADIENTS and not self.is_training():
+            log.warning("%s is not tuned, since its call records gradients: call it under torch.no_grad()", self.name)
+        else:
+            log.info("%s is not tuned: %s", self.name, reason)
 
 
 class GraphTuner:
@@ -162,7 +176,7 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
     environment = host_environment()
     mode = {
         **environment.mode,
-        "shapes": "dynamic" if captured.dynamic else "static",
+        "shapes": captured.sizes,
         **{f"option {name}": str(value) for name, value in sorted(options.items())},
     }
     has_gemms = bool(captured.gemms)
@@ -177,32 +191,57 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
 _BACKENDS: WeakKeyDictionary[Any, TuningBackend] = WeakKeyDictionary()
 
 
+class TuneOptions(CompileOptions, total=False):
+    """Keywords of `compile`."""
+
+    session: Session | None
+    overrides: Mapping[str, Override] | None
+    budget: str
+    each: str
+
+
+@overload
+def compile(model: ModelT, **options: Unpack[TuneOptions]) -> ModelT: ...
+
+
+@overload
+def compile(model: None = None, **options: Unpack[TuneOptions]) -> Callable[[ModelT], ModelT]: ...
+
+
 def compile(
-    model: ModelT,
+    model: ModelT | None = None,
     *,
     session: Session | None = None,
     overrides: Mapping[str, Override] | None = None,
     budget: str = BUDGET,
     each: str = EACH,
     **compile_options: Unpack[CompileOptions],
-) -> ModelT:
+) -> ModelT | Callable[[ModelT], ModelT]:
     """Compiles a model as `torch.compile` does, with the options that win on each of its graphs.
 
     Args:
-        model: A module or function.
+        model: A module or function; without it, a decorator is returned.
         session: Where decisions are looked up and stored; the session of the process by default.
         overrides: What is not tuned, by name or pattern.
-        budget: What a search may spend on each graph.
-        each: What a search may spend on each matrix product and padding.
-        **compile_options: Keywords of `torch.compile`, except `backend` and `mode`.
+        budget: What a search may spend on each graph, with all that is in it.
+        each: What of it each matrix product and padding may take.
+        **compile_options: Keywords of `torch.compile`. `options` are fixed. What the modes of Inductor set competes for
+            every graph; `mode` is for those that cannot be tuned, such as graphs with gradients.
 
     Example:
         >>> model = compile(model, dynamic=False, overrides={"matmul *.qkv": "library"})
         >>> model(x)  # tunes on the first call with new shapes; later processes look the decisions up
     """
-    options = compile_options.pop("options", None)
+    if (named := compile_options.pop("backend", "inductor")) != "inductor":
+        raise SettingsError(f"the options of Inductor are tuned; for the backend {named!r}, call torch.compile itself")
+    if model is None:
+        return partial(compile, session=session, overrides=overrides, budget=budget, each=each, **compile_options)
     name = str(getattr(model, "__name__", type(model).__name__))
     backend = TuningBackend(session, overrides=overrides, budget=budget, each=each, name=name)
+    backend.is_training = lambda: bool(getattr(model, "training", True))
+    if mode := compile_options.pop("mode", None):
+        backend.untuned_options = graphs.mode_options(mode)
+    options = compile_options.pop("options", None)
     compiled: ModelT = torch.compile(
         model, backend=lambda graph, inputs: backend(graph, inputs, options), **compile_options
     )

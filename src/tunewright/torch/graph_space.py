@@ -56,7 +56,7 @@ def seeds(space: Space, *, huge: bool) -> tuple[Config, ...]:
     Where there are huge pages, frozen weights use them: the code is the same.
     """
     frozen = PLAIN.with_value("freezing", True).with_value("pages", HUGE if huge else SMALL)
-    usual = [frozen, Config({VARIANT: EAGER})]
+    usual = [Config({VARIANT: EAGER}), frozen]  # eager mode costs no compilation
     usual += [frozen.with_value("products", products) for products in (CHOSEN, TEMPLATE)]
     configs = [_complete(space, config) for config in usual]
     if _has_padding(space):  # templates round up by themselves

@@ -16,9 +16,10 @@ from tunewright.stores import serialization
 from tunewright.stores.bundle.store import BundleStore
 from tunewright.stores.seal import SEAL
 from tunewright.torch import compatibility
+from tunewright.torch.calls import Call
 from tunewright.torch.compatibility import ALLOWABLE, Difference
-from tunewright.torch.inductor import adapter, packages
-from tunewright.torch.shipping import CACHES, KIND, MANIFEST, ModelManifest, describe_arguments, package_name
+from tunewright.torch.inductor import packages
+from tunewright.torch.shipping import CACHES, KIND, MANIFEST, ModelManifest, package_name
 
 log = LazyLogger(__name__)
 
@@ -36,10 +37,10 @@ class Shipped:
                 raise BundleError(f"{store.path} lacks the package for {_join(call)}; build it again")
             self._packages[call] = packages.LoadedPackage(content)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Returns the model's results."""
-        leaves = packages.flatten(arguments)
-        call = describe_arguments(leaves)
+        made = Call(*arguments, **keywords)
+        call = made.describe()
         package = self._packages.get(call)
         if package is None:
             known = "; ".join(map(_join, self._packages))
@@ -47,7 +48,7 @@ class Shipped:
                 f"{self.manifest.name} was compiled for {known}, and is called with {_join(call)}: "
                 "change the call, or build the bundle with such a call too"
             )
-        return package([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        return package(made.tensors())
 
     @property
     def counts(self) -> Counter[str]:
@@ -86,7 +87,6 @@ def load(
 
 def open_bundle(path: Path | str, signers: Path | str | None, pin: str | None) -> tuple[BundleStore, ModelManifest]:
     """Returns a trusted bundle and the manifest of its model."""
-    adapter.require_supported()
     store = BundleStore.open_trusted(path, signers, pin)
     store.require_fresh(Settings.read().cache_path)
     content = store.read_attachment(KIND, MANIFEST)

@@ -17,7 +17,7 @@ from tunewright.stores.bundle.layout import TRAILER
 from tunewright.stores.bundle.signers import read_signers
 from tunewright.stores.capabilities import KeepsNamespaces
 from tunewright.torch import compatibility
-from tunewright.torch.inductor import adapter, remote
+from tunewright.torch.inductor import releases, remote
 
 log = LazyLogger(__name__)
 
@@ -88,7 +88,7 @@ def remote_cache(location: str, *, signers: Path | str, sign: Path | str | None 
     part of every key. Only entries signed by somebody on the list `signers` are used; without the private key `sign`
     nothing is stored. An unavailable store is a miss.
     """
-    adapter.require_supported()
+    releases.require_supported()
     store = locations.open_store(location, None)
     if not isinstance(store, KeepsNamespaces):
         raise SettingsError(f"{location} only stores decisions; use PostgreSQL, Redis or a file")

@@ -34,10 +34,16 @@ def host_environment() -> HostEnvironment:
 
 
 class Resolver:
-    """Resolves problems with a session and the user's overrides; `decisions` has the results by name."""
+    """Resolves problems with a session and the user's overrides; `decisions` has the results by name.
 
-    def __init__(self, session: Session | None, overrides: Overrides, budget: str) -> None:
-        self._session, self.overrides, self._budget = session, overrides, budget
+    Its searches end with the one that `within` is making, of which they are a part.
+    """
+
+    def __init__(
+        self, session: Session | None, overrides: Overrides, budget: str, within: Resolver | None = None
+    ) -> None:
+        self._session, self.overrides, self._budget, self._within = session, overrides, budget, within
+        self._running: Budget | None = None
         self.decisions: dict[str, Decision] = {}
 
     @property
@@ -71,5 +77,17 @@ class Resolver:
         session = self.session
         if (known := session.lookup_or_policy(problem)) is not None:
             return known if known.config in problem.space else Decision(problem.key, problem.default)
-        budget, evaluator = Budget.parse(self._budget), make_evaluator()
-        return session.tune_once(problem, lambda: session.tune(problem, evaluator, budget=budget, replace=False))
+        budget, evaluator = self._make_budget(), make_evaluator()
+        self._running = budget
+        try:
+            return session.tune_once(problem, lambda: session.tune(problem, evaluator, budget=budget, replace=False))
+        finally:
+            self._running = None
+
+    def _make_budget(self) -> Budget:
+        """Returns the budget of a search: no more than what the search has left that it is a part of."""
+        budget = Budget.parse(self._budget)
+        if self._within is not None and self._within._running is not None:
+            left = max(0.0, self._within._running.left())
+            budget.seconds = left if budget.seconds is None else min(left, budget.seconds)
+        return budget

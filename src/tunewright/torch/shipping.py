@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 
 from tunewright.errors import BackendError, SignatureError
 from tunewright.model.decision import Decision
+from tunewright.session import Session
 from tunewright.stores import serialization
 from tunewright.stores.bundle import build, signing
 from tunewright.torch import compatibility
+from tunewright.torch.calls import Call, read_calls
 from tunewright.torch.compatibility import Compatibility
-from tunewright.torch.inductor import adapter, packages
+from tunewright.torch.decided import DecidedModel, find_decided
+from tunewright.torch.inductor import adapter, packages, releases
 
 KIND = "torch"
 """The kind of attachments of a bundle that belong to a compiled model."""
@@ -36,29 +39,18 @@ class ModelManifest(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: dict[str, str | int | float | bool | None] = {}
 
 
-def describe_arguments(leaves: Sequence[Any]) -> tuple[str, ...]:
-    """Returns what code depends on of its arguments: dtypes, sizes and strides; other values as they are."""
-    return tuple(
-        f"{str(leaf.dtype)[6:]}{list(leaf.shape)}/{list(leaf.stride())}@{leaf.device}"
-        if isinstance(leaf, torch.Tensor)
-        else repr(leaf)
-        for leaf in leaves
-    )
-
-
 def package_name(call: Sequence[str]) -> str:
     """Returns the name of the attachment with the package for a call."""
     return "package " + " ".join(call)
 
 
 def make_attachments(
-    model: Any, calls: Sequence[tuple[Any, ...]], config: Mapping[str, Any], *, caches: bool = False
+    model: Any, calls: Sequence[Any], config: Mapping[str, Any], *, caches: bool = False
 ) -> list[build.Attachment]:
     """Returns the manifest of a model with a package for each kind of call, or with PyTorch's caches after them."""
-    adapter.require_supported()
+    releases.require_supported()
     inner, options = adapter.unwrap_compiled(model)
-    if not calls or not all(isinstance(call, tuple) for call in calls):
-        raise SignatureError("a model is shipped for calls: give the arguments of each as a tuple")
+    read = read_calls(calls)
     if getattr(inner, "training", False):
         raise SignatureError("a model in training mode is not shipped; call its eval() first")
     settings = {**options.get("options", {}), **config}
@@ -66,9 +58,9 @@ def make_attachments(
         raise SignatureError("PyTorch's caches do not keep frozen models; ship machine code, or do not freeze")
     if caches and (odd := [name for name, value in settings.items() if not isinstance(value, _PLAIN_TYPES)]):
         raise SignatureError(f"the option {odd[0]} cannot be shipped with caches; ship machine code, or leave it out")
-    kinds = {describe_arguments(packages.flatten(call)): call for call in calls}
+    kinds = {call.describe(): call for call in read}
     if caches:
-        content = [build.Attachment(KIND, CACHES, _compile_caches(inner, calls, settings))]
+        content = [build.Attachment(KIND, CACHES, _compile_caches(inner, read, settings))]
     else:
         content = [_compile_package(inner, call, kind, settings) for kind, call in kinds.items()]
     manifest = ModelManifest(
@@ -84,26 +76,49 @@ def make_attachments(
 def bundle(
     path: Path | str,
     model: Any,
-    *calls: tuple[Any, ...],
+    *calls: Any,
     sign: Path | str | None = None,
     caches: bool = False,
-    decisions: Iterable[Decision] = (),
+    session: Session | None = None,
     **config: Any,
 ) -> str:
     """Compiles a model for each of `calls` into a bundle at `path`, signed with the key at `sign`; returns its digest.
 
-    `config` are settings of Inductor, such as `freezing=True`. With `caches`, PyTorch's cache artifacts are packed
+    A call is a tuple of arguments, a dict of keywords, or `Call(x, mask=y)`.
+    It is compiled as was decided for its graphs, and those decisions are packed with it; `config`, settings of Inductor
+    such as `freezing=True`, is used instead if it is given. With `caches`, PyTorch's cache artifacts are packed
     instead of machine code, for models that cannot be exported: they save tracing and tuning, not the compiler.
     """
-    content = build.build(decisions, make_attachments(model, calls, config, caches=caches))
-    return build.write(Path(path), content, signing.load_private_key(Path(sign)) if sign else None)
+    return compile_bundle(model, calls, config, caches=caches, session=session).write(path, sign)
 
 
-def _compile_package(
-    model: Any, call: tuple[Any, ...], kind: tuple[str, ...], config: Mapping[str, Any]
-) -> build.Attachment:
+class CompiledBundle(NamedTuple):
+    """The content of a bundle, the decisions in it, and what is to be said about it."""
+
+    content: bytes
+    decisions: Sequence[Decision]
+    notes: Sequence[str]
+
+    def write(self, path: Path | str, sign: Path | str | None) -> str:
+        """Writes the bundle, signed with the key at `sign` if there is one; returns its digest."""
+        return build.write(Path(path), self.content, signing.load_private_key(Path(sign)) if sign else None)
+
+
+def compile_bundle(
+    model: Any, calls: Sequence[Any], config: Mapping[str, Any], *, caches: bool = False, session: Session | None = None
+) -> CompiledBundle:
+    """Compiles a model for each of `calls` as `bundle` does, and returns what it writes."""
+    inner, options = adapter.unwrap_compiled(model)
+    asked = bool(config or options.get("options") or caches)
+    decided = DecidedModel() if asked else find_decided(inner, read_calls(calls), session)
+    with decided.applied():
+        attachments = make_attachments(model, calls, {**decided.settings, **config}, caches=caches)
+    return CompiledBundle(build.build(decided.decisions, attachments), decided.decisions, decided.notes)
+
+
+def _compile_package(model: Any, call: Call, kind: tuple[str, ...], config: Mapping[str, Any]) -> build.Attachment:
     try:
-        content = packages.build_package(model, call, config)
+        content = packages.build_package(model, call.args, call.sorted().kwargs, config)
     except _REFUSALS as error:
         first = str(error).strip().partition("\n")[0]
         raise BackendError(
@@ -113,10 +128,10 @@ def _compile_package(
     return build.Attachment(KIND, package_name(kind), content)
 
 
-def _compile_caches(model: Any, calls: Sequence[tuple[Any, ...]], config: Mapping[str, Any]) -> bytes:
+def _compile_caches(model: Any, calls: Sequence[Call], config: Mapping[str, Any]) -> bytes:
     torch.compiler.reset()
     with adapter.fresh_caches(), adapter.inductor_config(**config), torch.no_grad():
         compiled = torch.compile(model)
         for call in calls:
-            compiled(*call)
+            call.run(compiled)
         return packages.save_caches()

@@ -18,8 +18,9 @@ from tunewright.errors import BackendError
 from tunewright.report import formatting
 from tunewright.report.roofline import Roofline
 from tunewright.torch import compiler_output, roofline
+from tunewright.torch.calls import Call, split_keywords
 from tunewright.torch.diagnostics.subject import Subject, is_in_torch, suppress_output
-from tunewright.torch.inductor import adapter, tracing
+from tunewright.torch.inductor import adapter, releases, tracing
 from tunewright.torch.inductor.tracing import CompileTrace, KernelTiming, ScheduledNode
 from tunewright.torch.report.compile_report import (
     VIEWS,
@@ -70,39 +71,41 @@ class TracedGraph:
         return common.index(max(common)) if common else None
 
 
-def compile_report(model: Any, *arguments: Any, **options: Any) -> CompileReport:
-    """Returns how `model` gets from Python to machine code when it is compiled and called with `arguments`.
+def compile_report(model: Any, *arguments: Any, **keywords: Any) -> CompileReport:
+    """Returns how `model` gets from Python to machine code when it is compiled and called with these arguments.
 
-    `options` go to `torch.compile`. Of several graphs the largest is reported. Drops the code that this process has
-    compiled so far.
+    Keywords of `torch.compile`, such as `dynamic`, go there. Of several graphs the largest is reported. Drops the code
+    that this process has compiled so far.
     """
-    adapter.require_supported()
+    releases.require_supported()
     inner, known = adapter.unwrap_compiled(model)
-    subject = Subject(inner, (arguments,), {**known, **options})
+    own, options = split_keywords(keywords)
+    call = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], Call) else Call(*arguments, **own)
+    subject = Subject(inner, (call,), {**known, **options})
     torch.compiler.reset()
-    training, dtype = bool(getattr(inner, "training", False)), _float_dtype(arguments)
+    training, dtype = bool(getattr(inner, "training", False)), _float_dtype(subject)
     with torch.set_grad_enabled(torch.is_grad_enabled() and training), tracing.trace_compilation() as trace:
         with suppress_output(), adapter.capture_records(everything=True) as records:
             compiled = subject.compiled()
-            compiled(*arguments)
+            call.run(compiled)
         output, limits = _largest_graph(records), roofline.measure_roofline(dtype)
         with suppress_output(), tracing.time_kernels(output[CODE]) as timings:
             for _ in range(TIMED_CALLS):
-                compiled(*arguments)
+                call.run(compiled)
         with suppress_output():
-            times = _interleaved_times({"eager": inner, "compiled": compiled}, arguments)
+            times = _interleaved_times({"eager": inner, "compiled": compiled}, call)
     graphs = sum(record.name == CODE for record in records)
     traced = TracedGraph(output, trace, timings, limits.best_of(roofline.measure_roofline(dtype)))
     return _report(subject.name, traced, times, graphs)
 
 
-def _interleaved_times(launches: Mapping[str, Callable[..., Any]], arguments: Sequence[Any]) -> dict[str, float]:
+def _interleaved_times(launches: Mapping[str, Callable[..., Any]], call: Call) -> dict[str, float]:
     """Returns the median time of a call of each, timed as kernels are: one call at a time, in turns."""
     times: dict[str, list[float]] = {name: [] for name in launches}
     for _ in range(TIMED_CALLS):
         for name, launch in launches.items():
             began = perf_counter()
-            launch(*arguments)
+            call.run(launch)
             times[name].append(perf_counter() - began)
     return {name: median(samples) for name, samples in times.items()}
 
@@ -278,7 +281,8 @@ def _source_lines(captured: Sequence[GraphOperation]) -> Iterator[tuple[CodeLoca
         yield from ((CodeLocation(file, number), line) for number, line in lines)
 
 
-def _float_dtype(arguments: Sequence[Any]) -> torch.dtype:
-    """Returns the dtype that the model computes with, by its first floating-point argument."""
-    dtypes = [value.dtype for value in arguments if isinstance(value, torch.Tensor) and value.dtype.is_floating_point]
-    return dtypes[0] if dtypes else torch.float32
+def _float_dtype(subject: Subject) -> torch.dtype:
+    """Returns the dtype that the model computes with, by its first floating-point argument, else its weights."""
+    weights = subject.fn.parameters() if isinstance(subject.fn, torch.nn.Module) else ()
+    dtypes = (tensor.dtype for tensor in (*subject.calls[0].tensors(), *weights) if tensor.dtype.is_floating_point)
+    return next(dtypes, torch.float32)

@@ -57,7 +57,7 @@ def capture_graphs(subject: Subject) -> list[tuple[Any, Sequence[Any]]]:
     with suppress_output():
         backend = adapter.capture_backend(capture)
         compiled = torch.compile(subject.fresh(), backend=backend, dynamic=subject.options.get("dynamic"))
-        compiled(*subject.calls[0])
+        subject.calls[0].run(compiled)
     return graphs
 
 

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import torch
 
 from tunewright.errors import SignatureError
+from tunewright.torch.calls import Call, read_calls, split_keywords
 from tunewright.torch.diagnostics import caching, casts, graph_breaks, numerics, options, overhead, recompiles
 from tunewright.torch.diagnostics.compile_phases import phases
 from tunewright.torch.diagnostics.subject import Subject, observe
-from tunewright.torch.inductor import adapter
+from tunewright.torch.inductor import adapter, releases
 from tunewright.torch.report.diagnosis import CodeLocation, Diagnosis, LayerError, Symptom, rank
 
 T = TypeVar("T")
@@ -23,17 +24,19 @@ _REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
 
 
 def doctor(
-    fn: Any, *args: Any, more: Sequence[tuple[Any, ...]] = (), calls: int = CALLS, layers: bool = False, **how: Any
+    fn: Any, *args: Any, more: Sequence[Any] = (), calls: int = CALLS, layers: bool = False, **keywords: Any
 ) -> Diagnosis:
-    """Diagnoses a model that is compiled and called with `args`, then with each of `more`.
+    """Diagnoses a model that is compiled and called with `args` and `keywords`, then with each of `more`.
 
-    Other keywords go to `torch.compile`; a model that is compiled already keeps its options. Symptoms are ranked by
-    the seconds they cost a process that makes `calls` calls. With `layers`, the error of each layer is reported even
+    Keywords of `torch.compile`, such as `dynamic`, go there; a model that is compiled already keeps its options. A call
+    of `more` is a tuple of arguments, a dict of keywords, or `Call(x, mask=y)`. Symptoms are ranked by the seconds they
+    cost a process that makes `calls` calls. With `layers`, the error of each layer is reported even
     where the whole model is right. Drops the code that this process has compiled so far.
     """
     frame = sys._getframe(1)
     caller = CodeLocation(frame.f_code.co_filename, frame.f_lineno)
-    return examine(fn, (args, *more), how, calls=calls, layers=layers, caller=caller)
+    own, how = split_keywords(keywords)
+    return examine(fn, (Call(*args, **own), *more), how, calls=calls, layers=layers, caller=caller)
 
 
 def examine_target(
@@ -45,20 +48,17 @@ def examine_target(
         return examine(model, arguments, compile_options, caller=caller, calls=calls, layers=layers)
 
 
-def split_target(target: Any) -> tuple[Any, list[tuple[Any, ...]]]:
-    """Returns what a function made as a model and the arguments of each call."""
+def split_target(target: Any) -> tuple[Any, tuple[Call, ...]]:
+    """Returns what a function made as a model and its calls."""
     if not isinstance(target, tuple) or len(target) < 2:
         raise SignatureError("make() must return a model and the arguments of each call: `return model, (x, y)`")
     model, *arguments = target
-    calls = [(call,) if isinstance(call, torch.Tensor) else call for call in arguments]
-    if not all(isinstance(call, tuple) for call in calls):
-        raise SignatureError("the arguments of a call are one tensor or a tuple: `return model, (x, y)`")
-    return model, calls
+    return model, read_calls(arguments)
 
 
 def examine(
     fn: Any,
-    arguments: Sequence[tuple[Any, ...]],
+    arguments: Sequence[Any],
     compile_options: dict[str, Any],
     *,
     caller: CodeLocation,
@@ -66,11 +66,9 @@ def examine(
     layers: bool = False,
 ) -> Diagnosis:
     """Diagnoses a model with the arguments of each call; `caller` is the line that asked for it."""
-    adapter.require_supported()
-    if not arguments or not all(isinstance(call, tuple) for call in arguments):
-        raise SignatureError("a diagnosis needs calls: give the arguments of each as a tuple")
+    releases.require_supported()
     inner, known = adapter.unwrap_compiled(fn)
-    subject = Subject(inner, tuple(arguments), {**known, **compile_options}, caller)
+    subject = Subject(inner, read_calls(arguments), {**known, **compile_options}, caller)
     observation = observe(subject)
     records, notes = observation.records, []  # type: tuple[list[adapter.Record], list[str]]
     times = _try_check(notes, "guards", lambda: overhead.measure_times(subject, observation, fixed=True))

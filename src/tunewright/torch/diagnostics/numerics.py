@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tunewright.torch.calls import Call
 from tunewright.torch.diagnostics.subject import Subject, observe, suppress_output
 from tunewright.torch.report.diagnosis import Cause, CodeLocation, LayerError, Symptom
 
@@ -45,11 +46,11 @@ def symptoms(subject: Subject, errors: Sequence[LayerError]) -> Iterator[Symptom
 
 
 def _layer_error(name: str, subject: Subject) -> LayerError:
-    (arguments,) = subject.calls
+    (call,) = subject.calls
     observation = observe(subject)
     with torch.no_grad(), suppress_output():
-        exact = tensors_in(in_double_precision(subject.fn)(*map(to_double, arguments)))
-        eager = tensors_in(subject.fresh()(*clone_tensors(arguments)))
+        exact = tensors_in(call.with_tensors(to_double).run(in_double_precision(subject.fn)))
+        eager = tensors_in(call.with_tensors(_clone).run(subject.fresh()))
     compiled = tensors_in(observation.results)
     return LayerError(name, relative_error(eager, exact), relative_error(compiled, exact))
 
@@ -60,29 +61,28 @@ def _is_random(subject: Subject) -> bool:
     for seed in (1, 2):
         with torch.random.fork_rng(), torch.no_grad(), suppress_output():
             torch.manual_seed(seed)
-            results.append(tensors_in(subject.fresh()(*clone_tensors(subject.calls[0]))))
+            results.append(tensors_in(subject.calls[0].with_tensors(_clone).run(subject.fresh())))
     return not all(torch.equal(first, second) for first, second in zip(*results, strict=True))
 
 
 def _layers(subject: Subject) -> list[tuple[str, Subject]]:
-    """Returns the children of a module, each with the arguments of its first call."""
-    arguments: dict[str, tuple[Any, ...]] = {}
+    """Returns the children of a module, each with its first call."""
+    calls: dict[str, Call] = {}
     model = subject.fresh()
     children = [(name, child) for name, child in model.named_children() if not isinstance(child, torch.nn.ModuleList)]
-    handles = [child.register_forward_pre_hook(_argument_hook(arguments, name)) for name, child in children]
+    handles = [child.register_forward_pre_hook(_call_hook(calls, name), with_kwargs=True) for name, child in children]
     with torch.no_grad():
-        model(*subject.calls[0])
+        subject.calls[0].run(model)
     for handle in handles:
         handle.remove()
-    called = [(name, child) for name, child in children if arguments.get(name)]
-    return [(name, Subject(child, (arguments[name],), subject.options)) for name, child in called]
+    return [(name, Subject(child, (calls[name],), subject.options)) for name, child in children if name in calls]
 
 
-def _argument_hook(arguments: dict[str, tuple[Any, ...]], name: str) -> Callable[..., None]:
-    """Returns a hook that keeps the arguments of the first call."""
+def _call_hook(calls: dict[str, Call], name: str) -> Callable[..., None]:
+    """Returns a hook that keeps the first call."""
 
-    def keep(_: Any, values: tuple[Any, ...]) -> None:
-        arguments.setdefault(name, clone_tensors(values))
+    def keep(_: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        calls.setdefault(name, Call(*arguments, **keywords).with_tensors(_clone))
 
     return keep
 
@@ -94,7 +94,7 @@ def _is_bad(error: LayerError, eps: float) -> bool:
 def _eps(subject: Subject) -> float:
     """Returns the coarsest precision among arguments and weights."""
     weights = subject.fn.parameters() if isinstance(subject.fn, torch.nn.Module) else ()
-    dtypes = [tensor.dtype for tensor in (*tensors_in(subject.calls[0]), *weights) if tensor.dtype.is_floating_point]
+    dtypes = [tensor.dtype for tensor in (*subject.calls[0].tensors(), *weights) if tensor.dtype.is_floating_point]
     return max((float(torch.finfo(dtype).eps) for dtype in dtypes), default=float(torch.finfo(torch.float32).eps))
 
 
@@ -161,4 +161,8 @@ def in_double_precision(fn: Any) -> Any:
 
 def clone_tensors(values: Sequence[Any]) -> tuple[Any, ...]:
     """Returns arguments whose tensors may be written to."""
-    return tuple(value.detach().clone() if isinstance(value, torch.Tensor) else value for value in values)
+    return tuple(_clone(value) if isinstance(value, torch.Tensor) else value for value in values)
+
+
+def _clone(tensor: Any) -> Any:
+    return tensor.detach().clone()

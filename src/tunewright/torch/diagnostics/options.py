@@ -55,7 +55,7 @@ def _compile(subject: Subject, options: Mapping[str, Any]) -> _CompiledCode:
     with adapter.fresh_caches():
         observation = observe(subject, options=dict(options) or None)
         with suppress_output():
-            seconds = time_calls({"call": lambda: observation.compiled(*subject.calls[-1])})["call"]
+            seconds = time_calls({"call": lambda: subject.calls[-1].run(observation.compiled)})["call"]
     code = [_NOISE.sub("", record.text) for record in observation.records if record.name == CODE]
     return _CompiledCode(code, seconds)
 

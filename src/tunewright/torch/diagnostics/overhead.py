@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from tunewright.torch.diagnostics.call_times import time_calls
 from tunewright.torch.diagnostics.subject import Observation, Subject, suppress_output
 from tunewright.torch.inductor import adapter
@@ -27,16 +25,16 @@ class ReplayedModel:
     """A model whose graphs compute in the first call, and replay their results after that."""
 
     def __init__(self, subject: Subject) -> None:
-        self._arguments = subject.calls[-1]
+        self._call = subject.calls[-1]
         self._runs, self._max_runs = 0, 0
         backend = adapter.capture_backend(self._replay)
-        self._model = torch.compile(subject.fresh(), backend=backend, isolate_recompiles=True)
-        self._model(*self._arguments)
+        self._model = adapter.compile_isolated(subject.fresh(), backend=backend)
+        self._call.run(self._model)
         self._max_runs = self._runs
 
     def __call__(self) -> Any:
         self._runs = 0
-        return self._model(*self._arguments)
+        return self._call.run(self._model)
 
     def _replay(self, graph: Any, _: Sequence[Any]) -> Callable[..., Any]:
         results: list[Any] = []
@@ -54,10 +52,10 @@ class ReplayedModel:
 
 def measure_times(subject: Subject, observation: Observation, *, fixed: bool) -> dict[str, float]:
     """Returns the seconds of the last call: eager, compiled, and with `fixed`, with every graph's result replayed."""
-    arguments, eager = subject.calls[-1], subject.fresh()
+    call, eager = subject.calls[-1], subject.fresh()
     launches: dict[str, Callable[[], Any]] = {
-        EAGER: lambda: eager(*arguments),
-        COMPILED: lambda: observation.compiled(*arguments),
+        EAGER: lambda: call.run(eager),
+        COMPILED: lambda: call.run(observation.compiled),
     }
     with suppress_output():
         return time_calls({**launches, FIXED: ReplayedModel(subject)} if fixed else launches)

@@ -97,10 +97,10 @@ def _remedy(event: TraceEvent, dynamic: DynamicShapeCost | None) -> str:
 
 def measure_dynamic(subject: Subject) -> DynamicShapeCost:
     """Returns what dynamic shapes cost a call, against code compiled for its exact sizes."""
-    arguments = subject.calls[-1]
-    dynamic = observe(subject, dynamic=True, isolate_recompiles=True)
-    exact = subject.compiled(dynamic=False, isolate_recompiles=True)
+    call = subject.calls[-1]
+    dynamic = observe(subject, isolated=True, dynamic=True)
+    exact = subject.isolated(dynamic=False)
     with suppress_output():
-        times = time_calls({"exact": lambda: exact(*arguments), "dynamic": lambda: dynamic.compiled(*arguments)})
+        times = time_calls({"exact": lambda: call.run(exact), "dynamic": lambda: call.run(dynamic.compiled)})
     recompilations = sum(record.name == RECOMPILED for record in dynamic.records)
     return DynamicShapeCost(times["dynamic"] / times["exact"], recompilations)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tunewright.torch.calls import Call
 from tunewright.torch.inductor import adapter
 from tunewright.torch.inductor.adapter import Record
 from tunewright.torch.report.diagnosis import CodeLocation
@@ -28,10 +29,10 @@ def is_in_torch(location: CodeLocation) -> bool:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, the arguments of its calls, the options of `torch.compile`, and the line that asked for a diagnosis."""
+    """A model, its calls, the options of `torch.compile`, and the line that asked for a diagnosis."""
 
     fn: Any
-    calls: tuple[tuple[Any, ...], ...]
+    calls: tuple[Call, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     caller: CodeLocation = field(default_factory=CodeLocation)
 
@@ -67,6 +68,10 @@ class Subject:
         """Returns the model compiled with its options, some of them changed."""
         return torch.compile(self.fresh(), **{**self.options, **changes})
 
+    def isolated(self, **changes: Any) -> Any:
+        """Returns the same with compiled code that is shared with no other."""
+        return adapter.compile_isolated(self.fresh(), **{**self.options, **changes})
+
 
 @dataclass
 class Observation:
@@ -85,13 +90,13 @@ def suppress_output() -> Iterator[None]:
         yield
 
 
-def observe(subject: Subject, **changes: Any) -> Observation:
+def observe(subject: Subject, *, isolated: bool = False, **changes: Any) -> Observation:
     """Compiles the model from scratch and makes its calls, recording the compiler's trace."""
     torch.compiler.reset()
     observation = Observation()
     with suppress_output(), adapter.capture_records() as records:
-        observation.compiled = subject.compiled(**changes)
-        for arguments in subject.calls:
-            observation.results = observation.compiled(*arguments)
+        observation.compiled = (subject.isolated if isolated else subject.compiled)(**changes)
+        for call in subject.calls:
+            observation.results = call.run(observation.compiled)
     observation.records = records
     return observation

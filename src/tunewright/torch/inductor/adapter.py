@@ -1,13 +1,15 @@
-"""Adapter of PyTorch's internals: every private part that is used, and a self-test for other releases."""
+"""Adapter of PyTorch's internals: every private part that is used."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from importlib import import_module
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from tunewright.errors import PluginError
@@ -38,6 +40,7 @@ HOOKS = {
     "torch.utils._pytree.treespec_loads": "nested results",
     "torch.utils._pytree.tree_unflatten": "nested results",
     "torch.utils._pytree.tree_leaves": "nested arguments",
+    "torch.utils._pytree.tree_map": "nested arguments",
     "torch._dynamo.utils.counters": "counts of compilations",
     "torch._inductor.remote_cache.RemoteCacheBackend": "the remote cache",
     "torch._inductor.remote_cache.RemoteFxGraphCache.backend_override_cls": "the remote cache",
@@ -49,6 +52,7 @@ HOOKS = {
     "torch._inductor.codecache.PyCodeCache.load_by_key_path": "huge pages",
     "torch._guards.TracingContext": "tuned graphs",
     "torch._inductor.compile_fx.compile_fx": "tuned graphs",
+    "torch._inductor.list_mode_options": "modes of torch.compile",
     "torch._inductor.cpp_builder.get_cpp_compiler": "the version of the C++ compiler",
     "torch._inductor.cpp_builder.get_compiler_version_info": "the version of the C++ compiler",
     "torch._inductor.codegen.cpp.get_fused_kernel_name": "decisions in kernel names",
@@ -141,6 +145,13 @@ def _name_and_fields(metadata: Mapping[str, Any], text: str, everything: bool) -
     return (name, {}) if name in (BREAK, RECOMPILED) or (everything and name) else None
 
 
+@cache
+def tree_leaves() -> Callable[[Any], list[Any]]:
+    """Returns PyTorch's function for what is nested in a value; looked up once, since every call needs it."""
+    leaves: Callable[[Any], list[Any]] = hook("torch.utils._pytree.tree_leaves")
+    return leaves
+
+
 @contextmanager
 def capture_records(*, everything: bool = False) -> Iterator[list[Record]]:
     """Collects the compiler's trace records: those that a diagnosis needs, or everything that has a name."""
@@ -163,6 +174,22 @@ def recompile_reasons(record: Record) -> list[str]:
 def recompile_limit() -> int:
     """Returns how often one function is compiled before it runs in eager mode for good."""
     return int(hook("torch._dynamo.config.recompile_limit"))
+
+
+def compile_isolated(fn: Any, **options: Any) -> Any:
+    """Returns `torch.compile` of a model or function whose compiled code is shared with no other, in any release."""
+    if "isolate_recompiles" in inspect.signature(torch.compile).parameters:
+        return torch.compile(fn, isolate_recompiles=True, **options)
+    return torch.compile(_with_own_code(fn), **options)
+
+
+def _with_own_code(fn: Any) -> Any:
+    """Returns a function with a code object of its own, under which compiled code is kept; a module as it is."""
+    return (
+        FunctionType(fn.__code__.replace(), fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+        if isinstance(fn, FunctionType)
+        else fn
+    )
 
 
 def inductor_config(**settings: Any) -> AbstractContextManager[None]:
@@ -204,66 +231,6 @@ def _innermost(backend: Any) -> Any:
         if (inner := getattr(backend, name, None)) is not None:
             return _innermost(inner)
     return backend
-
-
-def _trace_problems() -> list[str]:
-    """Compiles a small function with a graph break and two sizes; returns what its trace lacks."""
-
-    def small(x: Any) -> Any:
-        x = x + 1
-        torch.compiler.disable(torch.sin)(x)
-        return x * 2
-
-    torch.compiler.reset()
-    with capture_records() as records:
-        compiled = torch.compile(small, backend="eager", dynamic=False)
-        for size in (3, 4):
-            compiled(torch.ones(size))
-    torch.compiler.reset()
-    names = {record.name for record in records}
-    problems = [f"the trace has no {name}" for name in (BREAK, RECOMPILED, METRICS, EVENT) if name not in names]
-    breaks = [record for record in records if record.name == BREAK]
-    if breaks and not breaks[0].text.startswith("Graph break in user code at "):
-        problems.append("graph breaks are reported in another format")
-    guards = [reason for record in records if record.name == RECOMPILED for reason in recompile_reasons(record)]
-    if guards and "size mismatch at index 0" not in guards[0]:
-        problems.append("failed guards are reported in another format")
-    fields = {name for record in records if record.name == METRICS for name in record.fields}
-    problems += [f"metrics have no {name}" for name in sorted(_METRICS - fields)] if fields else []
-    return problems
-
-
-_METRICS = {"co_name", "co_filename", "co_firstlineno", "compile_id", "duration_us"}
-
-
-def self_test() -> dict[str, str]:
-    """Returns what is wrong with each hook, by path; an empty text where it works."""
-    problems: dict[str, str] = {}
-    for path, purpose in HOOKS.items():
-        try:
-            hook(path)
-            problems[path] = ""
-        except PluginError:
-            problems[path] = f"there is no {path}, which is needed for {purpose}"
-    trace = next(iter(HOOKS))
-    if not problems[trace]:
-        problems[trace] = "; ".join(_trace_problems())
-    return problems
-
-
-@cache
-def require_supported() -> None:
-    """Raises if this release of PyTorch fails the self-test; logs once if it is untested and passes."""
-    if VERSION == TESTED_VERSION:
-        return
-    results = self_test()
-    if problems := [problem for problem in results.values() if problem]:
-        working = dict.fromkeys(HOOKS[path] for path, problem in results.items() if not problem)
-        raise PluginError(
-            f"torch {VERSION} is not supported: {'; '.join(problems)}. "
-            f"What still works: {', '.join(working) or 'nothing'}. Install torch=={TESTED_VERSION}"
-        )
-    log.warning("torch %s is untested, and used since it passes the self-test (tested: %s)", VERSION, TESTED_VERSION)
 
 
 def capture_backend(capture: Callable[[Any, Any], Callable[..., Any]]) -> Callable[..., Any]:

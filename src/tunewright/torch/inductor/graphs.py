@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tunewright.errors import SettingsError
 from tunewright.torch.inductor.adapter import hook
 from tunewright.torch.inductor.kernel_names import with_decision
 from tunewright.torch.inductor.patching import replaced_hook
@@ -71,6 +72,32 @@ def kernels_named_after(digest: str) -> Iterator[None]:
 
     with replaced_hook(_NAMER, name):
         yield
+
+
+def mode_options(mode: str) -> dict[str, Any]:
+    """Returns Inductor's options for a mode of `torch.compile`."""
+    try:
+        options: dict[str, Any] = hook("torch._inductor.list_mode_options")(mode)
+    except RuntimeError as error:
+        raise SettingsError(f"there is no mode {mode!r} of torch.compile; {error}") from error
+    return options
+
+
+def symbolic_sizes(node: Any) -> Any:
+    """Returns the shape and strides of an input as the compiler knows them; None if it is no tensor."""
+    value = node.meta.get("example_value")
+    return (tuple(value.shape), tuple(value.stride())) if isinstance(value, torch.Tensor) else None
+
+
+def symbol_range(size: Any) -> tuple[str, str]:
+    """Returns the least and the greatest value that a symbolic size may have."""
+    bounds = size.node.shape_env.bound_sympy(size.node.expr)
+    return str(bounds.lower), str(bounds.upper)
+
+
+def is_symbolic(size: Any) -> bool:
+    """Whether a size may change from call to call."""
+    return type(size).__name__ == "SymInt" and size.node.is_symbolic()
 
 
 def hint(value: Any) -> Any:

@@ -8,7 +8,6 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,14 @@ SUFFIX = ".pt2"
 _COUNTERS = "torch._dynamo.utils.counters"
 
 
-def build_package(model: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bytes:
+def build_package(
+    model: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], options: Mapping[str, Any]
+) -> bytes:
     """Compiles a model for arguments like these; returns machine code with its weights."""
     module = model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # PyTorch's own deprecation warnings
-        program = torch.export.export(module, tuple(arguments))
+        program = torch.export.export(module, tuple(arguments), dict(keywords))
         path = hook("torch._inductor.aoti_compile_and_package")(
             program, package_path=os.path.join(folder, f"model{SUFFIX}"), inductor_configs=dict(options)
         )
@@ -40,9 +41,9 @@ class _FunctionModule(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self.function = function
 
-    def forward(self, *arguments: Any) -> Any:
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """Calls the function."""
-        return self.function(*arguments)
+        return self.function(*arguments, **keywords)
 
 
 class LoadedPackage:
@@ -67,19 +68,6 @@ class LoadedPackage:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Returns the results for flat arguments."""
         return self._unflatten(self._loader.boxed_run(list(leaves)), self._structure)
-
-
-def flatten(arguments: Any) -> list[Any]:
-    """Returns the leaves of nested arguments."""
-    leaves: list[Any] = _tree_leaves()(arguments)
-    return leaves
-
-
-@cache
-def _tree_leaves() -> Callable[[Any], list[Any]]:
-    """Returns PyTorch's function; looked up once, since every call needs it."""
-    tree_leaves: Callable[[Any], list[Any]] = hook("torch.utils._pytree.tree_leaves")
-    return tree_leaves
 
 
 def save_caches() -> bytes:

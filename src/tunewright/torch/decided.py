@@ -1,0 +1,81 @@
+"""How a model was decided to be compiled: looked up for its graphs, to ship it in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tunewright.model.decision import Decision
+from tunewright.session import Session, current_session
+from tunewright.spaces.config import VARIANT
+from tunewright.torch import graph_space
+from tunewright.torch.calls import Call
+from tunewright.torch.captured import CapturedGraph
+from tunewright.torch.compile_model import EACH, make_problem
+from tunewright.torch.inductor import adapter, gemms
+from tunewright.torch.matmuls import GemmSelector
+from tunewright.torch.overrides import Overrides
+from tunewright.torch.resolver import Resolver
+
+
+@dataclass
+class DecidedModel:
+    """Inductor's settings as decided for the graphs of a model, the decisions behind them, and what is to be said."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    session: Session | None = None
+    chooses_gemms: bool = False
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Chooses matrix products as decided while the context is open, and adds their decisions."""
+        resolver = Resolver(self.session, Overrides(), EACH)
+        with gemms.select_gemms(GemmSelector(resolver)) if self.chooses_gemms else nullcontext():
+            yield
+        self.decisions += [found for found in resolver.decisions.values() if found not in self.decisions]
+
+
+def find_decided(model: Any, calls: Sequence[Call], session: Session | None = None) -> DecidedModel:
+    """Looks up how the graphs of a model were decided; nothing is measured.
+
+    A package has one graph and one setting. Where calls were decided in different ways, the first of them counts.
+    """
+    session = session or current_session()
+    found = [session.find_decision(make_problem(graph, {})) for graph in _graphs(model, calls)]
+    known = [decision for decision in found if decision is not None]
+    if not known:
+        return DecidedModel(notes=["nothing was decided for this model: it is compiled as PyTorch does by itself"])
+    compiled = [decision for decision in known if decision.config[VARIANT] != graph_space.EAGER]
+    notes = [] if len(known) == len(found) else [f"{len(found) - len(known)} of {len(found)} graphs are not decided"]
+    if not compiled:
+        return DecidedModel(
+            {}, known, [*notes, "eager mode was decided, which cannot be shipped: it is compiled plainly"]
+        )
+    config = compiled[0].config
+    if any(decision.config != config for decision in compiled):
+        notes.append(f"its graphs were decided in different ways; all of it is compiled as {config}")
+    chooses = config["products"] == graph_space.CHOSEN
+    return DecidedModel(graph_space.settings(config), known, notes, session, chooses)
+
+
+def _graphs(model: Any, calls: Sequence[Call]) -> list[CapturedGraph]:
+    """Returns the graphs that a model is captured in, for each of its calls."""
+    graphs: list[CapturedGraph] = []
+
+    def capture(graph: Any, inputs: Sequence[Any]) -> Any:
+        captured = CapturedGraph(graph, inputs)
+        if not captured.why_untunable:
+            graphs.append(captured)
+        return graph.forward
+
+    with torch.no_grad():
+        compiled = adapter.compile_isolated(model, backend=adapter.capture_backend(capture), dynamic=False)
+        for call in calls:
+            call.run(compiled)
+    return graphs
