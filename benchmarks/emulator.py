@@ -48,9 +48,9 @@ def corpus() -> dict[str, Any]:
 
 def call_of(case: Any, number: int) -> Any:
     """A call of the case with one of its configs."""
-    from tunewright.emulator.triton_kernels import Call
+    from tunewright.emulator.triton_kernels import TritonCall
 
-    return Call(case.function, dict(case.inputs()), case.grid, case.configs[number])
+    return TritonCall(case.function, dict(case.inputs()), case.grid, case.configs[number])
 
 
 def verdict_of(call: Any, compiled: Any, reference: Any) -> Any:
@@ -145,7 +145,7 @@ def measure_speed() -> dict[str, float]:
     from emulator_corpus.matmuls import tf32_kernel
 
     from tunewright.emulator import Options
-    from tunewright.emulator.triton_kernels import Call, compile_call, run_compiled
+    from tunewright.emulator.triton_kernels import TritonCall, compile_call, run_compiled
 
     seconds = {}
     for figure, size, tile, warps, blocks in (
@@ -155,7 +155,7 @@ def measure_speed() -> dict[str, float]:
         a, b = (torch.randn(size, size, dtype=torch.float16) for _ in "ab")
         arguments = {"a": a, "b": b, "c": torch.empty(size, size), "M": size, "N": size, "K": size}
         settings = {"BM": tile, "BN": tile, "BK": 32, "num_warps": warps, "num_stages": 3}
-        call = Call(tf32_kernel, arguments, (size // tile, size // tile), settings)
+        call = TritonCall(tf32_kernel, arguments, (size // tile, size // tile), settings)
         compiled = compile_call(call, "sm_80")
         began = time.process_time()
         done, _ = run_compiled(compiled, call, Options(blocks=blocks))

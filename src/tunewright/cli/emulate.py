@@ -95,7 +95,7 @@ def check_kernel(kernel: str, **options: Any) -> None:
         given = _pairs(options["setting"])
         config = {name: _value(text) for name, text in given.items()} or declaration.configs[0]
         settings = declaration.settings((), arguments, config)
-        call = triton_kernels.Call(declaration.function, arguments, grid, _only_settings(settings, arguments))
+        call = triton_kernels.TritonCall(declaration.function, arguments, grid, _only_settings(settings, arguments))
         compiled = triton_kernels.compile_call(call, options["target"])
         how = Options(blocks=options["blocks"], seed=options["seed"])
         verdict = triton_kernels.check_call(call, compiled, reference, how)

@@ -22,7 +22,7 @@ import numpy as np  # isort: skip
 
 
 @dataclass(frozen=True)
-class Call:
+class TritonCall:
     """A launch of a kernel: the JIT function, its arguments by name, its grid, and the settings of a config."""
 
     function: Any
@@ -69,7 +69,7 @@ class Verdict:
         return not self.faults and not self.wrong
 
 
-def compile_call(call: Call, target: str) -> Compiled:
+def compile_call(call: TritonCall, target: str) -> Compiled:
     """Compiles a call as a launch on the target would."""
     from tunewright.triton.static import aot  # noqa: PLC0415 - loads Triton
     from tunewright.triton.static.targets import find_target  # noqa: PLC0415
@@ -98,7 +98,7 @@ def compile_call(call: Call, target: str) -> Compiled:
     )
 
 
-def run_compiled(compiled: Compiled, call: Call, options: Options) -> tuple[Emulation, dict[str, Any]]:
+def run_compiled(compiled: Compiled, call: TritonCall, options: Options) -> tuple[Emulation, dict[str, Any]]:
     """Executes a compiled call; returns what it did, and the tensors as it left them."""
     grid = call.shape()
     memory: dict[int, Array] = {}
@@ -122,7 +122,7 @@ def run_compiled(compiled: Compiled, call: Call, options: Options) -> tuple[Emul
 
 
 def check_call(
-    call: Call,
+    call: TritonCall,
     compiled: Compiled,
     reference: Callable[..., Any] | None,
     options: Options,
@@ -150,7 +150,7 @@ def check_call(
 
 
 def _mismatch(
-    call: Call,
+    call: TritonCall,
     compiled: Compiled,
     reference: Callable[..., Any],
     run: tuple[Emulation, dict[str, Any]],

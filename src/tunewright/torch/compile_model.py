@@ -191,7 +191,7 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
 _BACKENDS: WeakKeyDictionary[Any, TuningBackend] = WeakKeyDictionary()
 
 
-class TuneOptions(CompileOptions, total=False):
+class TunedCompileOptions(CompileOptions, total=False):
     """Keywords of `compile`."""
 
     session: Session | None
@@ -201,11 +201,11 @@ class TuneOptions(CompileOptions, total=False):
 
 
 @overload
-def compile(model: ModelT, **options: Unpack[TuneOptions]) -> ModelT: ...
+def compile(model: ModelT, **options: Unpack[TunedCompileOptions]) -> ModelT: ...
 
 
 @overload
-def compile(model: None = None, **options: Unpack[TuneOptions]) -> Callable[[ModelT], ModelT]: ...
+def compile(model: None = None, **options: Unpack[TunedCompileOptions]) -> Callable[[ModelT], ModelT]: ...
 
 
 def compile(
