@@ -8,13 +8,17 @@ import pytest
 
 from tunewright.errors import BackendError
 from tunewright.pools import fork_server as module
-from tunewright.pools.fork_server import ForkServer, fork_server, start_worker
+from tunewright.pools.fork_server import fork_server, start_worker
 from tunewright.stores import process_id, serialization
 
 
 @pytest.fixture
 def server(monkeypatch):
+    """A server, which outlives the thread that started it."""
     monkeypatch.setattr(module, "_servers", {})
+    thread = threading.Thread(target=lambda: fork_server("forked_work"))
+    thread.start()
+    thread.join()
     yield fork_server("forked_work")
     for server in module._servers.values():
         server.close()
@@ -44,17 +48,6 @@ def test_workers_of_one_server_are_separate(server):
     third = server.start_worker()
     assert ask(third)[0] == third.pid
     third.close()
-
-
-def test_a_server_outlives_the_thread_that_started_it():
-    servers: list[ForkServer] = []
-    thread = threading.Thread(target=lambda: servers.append(ForkServer("forked_work")))
-    thread.start()
-    thread.join()
-    worker = servers[0].start_worker()
-    assert ask(worker)[0] == worker.pid
-    worker.close()
-    servers[0].close()
 
 
 def test_a_server_that_died_is_replaced(server):

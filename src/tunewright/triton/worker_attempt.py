@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
@@ -187,6 +188,8 @@ class WorkerAttempt:
                 return None
             else:
                 blamed[culprit] = failure
+                if culprit not in configs:
+                    self._blame(Trial(culprit, failure, at=time.time()))
         failures = {number: blamed[config] for number, config in enumerate(configs) if config in blamed}
         race = msgspec.structs.replace(race, failed=tuple(sorted((race.failures | failures).items())))
         self._observations.add_race(configs, race)
