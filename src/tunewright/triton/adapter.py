@@ -34,6 +34,7 @@ except ImportError as error:
 Config: TypeAlias = stock.Config
 Autotuner, Heuristics = stock.Autotuner, stock.Heuristics
 heuristics = stock.heuristics
+Dtype, library_digest = triton.language.dtype, triton_key
 
 CPU_ROOM = 512 << 20
 """Bytes of arguments that may be copied on a device whose free memory is not known."""

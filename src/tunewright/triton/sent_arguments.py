@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import triton.language as tl
 
 from tunewright.errors import TunewrightError
 from tunewright.measure.evaluator import Limits
@@ -142,7 +141,7 @@ class CallSender:
             return value  # type: ignore[no-any-return]
         if type(value) in (tuple, list):
             return SentTuple(tuple(map(self._describe, value)), isinstance(value, list))
-        if type(value) is tl.dtype:
+        if type(value) is adapter.Dtype:
             return SentDtype(value.name)
         number = self._numbers.get(id(value))
         own = plain(value)

@@ -85,7 +85,7 @@ class WorkerSource:
         try:
             arguments = {**question.values, **{name: named[name] for name in question.others}}
             return JudgeReply(grid=tuple(map(operator.index, self._call.kwargs["grid"](arguments))))
-        except Exception as error:  # noqa: BLE001 - the fault of a config, as at any launch
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             return JudgeReply(f"the grid raised {type(error).__name__}: {error}")
 
     def close(self) -> None:

@@ -15,8 +15,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-import triton.language as tl
-from triton.runtime.cache import triton_key
 
 from tunewright.backends import gpu_state
 from tunewright.errors import BackendError, DeviceLost
@@ -127,7 +125,7 @@ def rebuild_call(sent: SentCall, names: Sequence[str], place: Any, link: ParentL
             case SentFloat():
                 return float.fromhex(value.text)
             case SentDtype():
-                return tl.dtype(value.name)
+                return adapter.Dtype(value.name)
             case AskedGrid():
                 return _CallersGrid(link)
             case _:
@@ -224,5 +222,5 @@ def _installed_driver(installer: tuple[str, ...]) -> AbstractContextManager[Any]
 
 def main() -> None:
     """Entry of the process that starts workers."""
-    triton_key()  # reads all of Triton's library, once for all workers
+    adapter.library_digest()  # reads all of Triton's library, once for all workers
     serve_forks(serve_call)
