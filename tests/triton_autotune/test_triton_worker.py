@@ -4,11 +4,12 @@ import logging
 import textwrap
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 import triton
-from worker_cards import COMPILER, OUT_OF_MEMORY, WRONG, make_driver
+from worker_cards import COMPILER, OUT_OF_MEMORY, WRONG, make_driver, make_fake
 
 import tunewright as tw
 from tunewright.model.trial import Failure, Kind
@@ -23,7 +24,8 @@ from tunewright.testing.hostile_device import (
     Misbehavior,
     hostile_device,
 )
-from tunewright.triton import sent_arguments, worker_attempt, worker_main
+from tunewright.testing.triton_driver import fake_driver
+from tunewright.triton import TritonTuner, sent_arguments, worker_attempt, worker_main
 from tunewright.triton.configs import space_from_configs
 from tunewright.triton.launching import LaunchCall
 from tunewright.triton.searching import SearchRequest, workload_options
@@ -39,6 +41,7 @@ def scale(x_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, at < n) + seed, at < n)
 """
+KERNELS = Path(__file__).parent / "kernels"
 WITH_REFERENCE = ", reference=lambda x_ptr, seed: 2 * x_ptr + seed"
 UPDATE = """
 import triton, triton.language as tl
@@ -174,6 +177,31 @@ def test_the_next_search_does_not_run_what_ended_a_worker(written, workers):
     assert workers[2].wait() == -9, "it was killed, and did not run the config"
 
 
+@pytest.mark.slow
+def test_a_grid_that_raises_for_a_config_is_a_failed_trial(written, workers):
+    with hostile_device(faulty()):
+        written(SCALE.format(options="")).scale[lambda meta: (4 // (meta["BLOCK"] - 64),)](
+            torch.ones(100), torch.zeros(100), 100, 3
+        )
+    assert stored() == ([128], {32: None, 64: Kind.REFUSED, 128: None})
+    assert len(workers) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.stem for path in KERNELS.glob("*.py")))
+def test_kernels_in_common_styles_are_tuned_in_a_worker(kernels, workers, caplog, name):
+    kernel, grid, args, kwargs = kernels(name).calls()[0]
+    tuner = kernel if isinstance(kernel, TritonTuner) else kernel.fn
+    tuner.options = msgspec.structs.replace(tuner.options, worker=True)
+    with caplog.at_level(logging.WARNING), fake_driver(make_fake()) as driver:
+        kernel[grid](*args, **kwargs)
+    assert len(list(tw.current_session().store.decisions())) == 1
+    if name == "heuristics_outside":  # what is found by its name is not the tuned kernel
+        assert "no other process can import it" in notes(caplog)[0]
+    else:
+        assert len(driver.launches) == len(workers) == 1
+
+
 def notes(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if "not in a worker" in record.getMessage()]
 
@@ -182,8 +210,11 @@ def notes(caplog) -> list[str]:
 def test_what_cannot_run_in_a_worker_is_tuned_here_and_it_is_said(written, caplog):
     driver = make_driver()
     driver.installer = ()
+    module = written(SCALE.format(options=""))
     with caplog.at_level(logging.WARNING):
-        tune(written(SCALE.format(options="")), driver)
+        tune(module, driver)
+        with hostile_device(driver):
+            module.scale.tune(torch.ones(100), torch.zeros(100), 100, 3, grid=(4,), fresh=True)
     assert {launch.config["BLOCK"] for launch in driver.launches} == {32, 64, 128}
     assert notes(caplog) == ["scale is tuned in this process, not in a worker: the simulated driver has no `installer`"]
 

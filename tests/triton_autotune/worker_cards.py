@@ -7,7 +7,7 @@ import torch
 import triton
 
 from tunewright.testing.hostile_device import HostileDriver, Misbehavior, hostile_device
-from tunewright.testing.triton_driver import A30, A100, Launch
+from tunewright.testing.triton_driver import A30, A100, FakeDriver, Launch, fake_driver
 
 OUT_OF_MEMORY, WRONG, COMPILER = "out of memory", "wrong", "the compiler aborts"
 
@@ -65,3 +65,14 @@ def _abort_if(event: dict, block: str) -> None:
     """Aborts while a block is compiled, as an assertion in LLVM does."""
     if f": {block}" in str(event["compile"]["constants"]):
         os.abort()
+
+
+def install_fake() -> AbstractContextManager[FakeDriver]:
+    """Makes a card without faults and results."""
+    return fake_driver(make_fake())
+
+
+def make_fake() -> FakeDriver:
+    driver = FakeDriver()
+    driver.installer = (f"{__name__}:install_fake",)
+    return driver

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -86,9 +87,20 @@ def _make_evaluator(
         try:
             return start_attempt(tuner, request, options, session.limits)
         except (CannotSend, BackendError) as error:
-            log.warning("%s is tuned in this process, not in a worker: %s", tuner.base_fn.__name__, error)
+            _say_once(tuner, str(error))
     workload = TritonWorkload(tuner, request.call, request.configs.to_triton, options)
     return ObservedEvaluator(workload, verbose=adapter.is_verbose())
+
+
+_said: WeakKeyDictionary[CanBeSearched, set[str]] = WeakKeyDictionary()
+"""Why kernels were tuned in this process."""
+
+
+def _say_once(tuner: CanBeSearched, reason: str) -> None:
+    """Says why a kernel is not tuned in a worker, once for each reason."""
+    if reason not in _said.setdefault(tuner, set()):
+        _said[tuner].add(reason)
+        log.warning("%s is tuned in this process, not in a worker: %s", tuner.base_fn.__name__, reason)
 
 
 def workload_options(tuner: CanBeSearched, session: Session, configs: ConfigSpace) -> WorkloadOptions:
