@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import triton
-from worker_cards import COMPILER, OUT_OF_MEMORY, WRONG, make_driver, make_fake
+from worker_cards import COMPILER, HOST_MEMORY, OUT_OF_MEMORY, WRONG, make_driver, make_fake
 
 import tunewright as tw
 from tunewright.model.trial import Failure, Kind
@@ -106,6 +106,7 @@ MORE_FAULTS = [
     (ABORT, 64, "", "", Kind.CRASHED, 2),
     (COMPILER, 64, "", "", Kind.CRASHED, 2),
     (OUT_OF_MEMORY, 64, "", "", Kind.MEMORY, 1),
+    (HOST_MEMORY, 64, "", "", Kind.MEMORY, 1),
     (WRONG, 64, "", "", Kind.WRONG, 1),
 ]
 
@@ -115,6 +116,7 @@ MORE_FAULTS = [
     [*FAULTS, *(pytest.param(*fault, marks=pytest.mark.slow) for fault in MORE_FAULTS)],
 )
 def test_the_fault_of_a_config_costs_at_most_its_worker(written, workers, what, bad, after, options, kind, count):
+    tw.configure(memory_mb=1024)
     driver = tune(written(SCALE.format(options=options)), faulty(what, str(bad), after))
     decided, trials = stored()
     assert decided == [128]

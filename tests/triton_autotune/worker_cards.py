@@ -10,6 +10,7 @@ from tunewright.testing.hostile_device import HostileDriver, Misbehavior, hostil
 from tunewright.testing.triton_driver import A30, A100, FakeDriver, Launch, fake_driver
 
 OUT_OF_MEMORY, WRONG, COMPILER = "out of memory", "wrong", "the compiler aborts"
+HOST_MEMORY = "takes memory of the host"
 
 
 def scale(launch: Launch) -> None:
@@ -26,7 +27,7 @@ def update(launch: Launch) -> None:
 
 def make_driver(what: str = "", block: str = "0", after: str = "", device: str = "0") -> HostileDriver:
     """A driver with two cards, one of which has a fault with one block, once the block `after` was launched."""
-    seen = {""}
+    seen, taken = {""}, []
 
     def is_bad(launch: Launch) -> bool:
         seen.add(str(launch.config["BLOCK"]))
@@ -37,6 +38,9 @@ def make_driver(what: str = "", block: str = "0", after: str = "", device: str =
             return None
         if what == OUT_OF_MEMORY:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        if what == HOST_MEMORY:
+            taken.append(bytearray(1 << 31))
+            return None
         return what
 
     def effect(launch: Launch) -> None:
