@@ -185,17 +185,14 @@ class Device:
         return nan if self.is_at_fault and self.fault.what == NO_TIME else by_block(launch)
 
 
-def tune_with(fault: Fault, folder: Path) -> dict[str, Any]:
+def tune_with(fault: Fault, folder: Path, *, in_worker: bool = False) -> dict[str, Any]:
     """Tunes on a device with a fault; returns what the user sees, what ran, and what is stored."""
     if fault.what == ASSEMBLER:
         os.environ["TRITON_PTXAS_PATH"] = str(dying_compiler(folder, ".reqntid 64"))
         triton.knobs.cache.dir = str(folder / "triton")
-    if fault.what == COMPILER:
-        triton.knobs.runtime.jit_cache_hook = lambda **event: _abort_if(event, fault.block)
-    device = Device(fault, folder)
-    # Without a reference the default is right by definition, whatever it computes.
-    reference = (lambda x_ptr, n, seed: 2 * x_ptr + seed) if fault.what == WRONG else None
-    kernel = autotune(configs(*BLOCKS), ["n"], peers=fault.how == DECLARED, reference=reference)(scale)
+    if fault.what == COMPILER and not in_worker:
+        triton.knobs.runtime.jit_cache_hook = lambda **event: abort_if(event, fault.block)
+    kernel, device = _in_worker(fault, folder) if in_worker else _in_this_process(fault, folder)
     driver, error, lost, notes = device.driver, "", None, []
     with hostile_device(driver):
         driver.set_current_device(len(driver.cards) - 1)
@@ -204,12 +201,25 @@ def tune_with(fault: Fault, folder: Path) -> dict[str, Any]:
         except tw.TunewrightError as failed:
             error, lost = str(failed), isinstance(failed, DeviceLost)
         ran = sorted({launch.config["BLOCK"] for launch in driver.launches})
-        if fault.how == TWO_CARDS and lost:
+        if fault.how == TWO_CARDS and (lost or in_worker):
             notes += _use_other_card(kernel, driver)
     return {"error": error, "lost": lost, "ran": ran, "notes": notes, **stored()}
 
 
-def _abort_if(event: dict[str, Any], block: int) -> None:
+def _in_this_process(fault: Fault, folder: Path) -> tuple[Any, Device]:
+    # Without a reference the default is right by definition, whatever it computes.
+    reference = (lambda x_ptr, n, seed: 2 * x_ptr + seed) if fault.what == WRONG else None
+    kernel = autotune(configs(*BLOCKS), ["n"], peers=fault.how == DECLARED, reference=reference)(scale)
+    return kernel, Device(fault, folder)
+
+
+def _in_worker(fault: Fault, folder: Path) -> tuple[Any, Device]:
+    worker = import_module("gpu_fault_worker")
+    worker.fork_workers()
+    return worker.kernel_of(fault), worker.callers_device(fault, folder)
+
+
+def abort_if(event: dict[str, Any], block: int) -> None:
     """Aborts while a block is compiled, as an assertion in LLVM does."""
     if (
         f"BLOCK={block}" in str(event["repr"])
@@ -289,8 +299,8 @@ class Verdict:
 GOOD = Verdict(named=True)
 
 
-def judge(fault: Fault, first: dict[str, Any], second: dict[str, Any]) -> Verdict:
-    """Judges what two processes did."""
+def judge(fault: Fault, first: dict[str, Any], second: dict[str, Any], *, in_worker: bool = False) -> Verdict:
+    """Judges what two processes did; if faults happened in a worker, the first must have gone on and decided."""
     bad, verdict = str(fault.block), Verdict()
     guilty = set() if fault.what in NOBODY or fault.how == DECLARED else {bad}
     for result in (first, second):
@@ -308,6 +318,9 @@ def judge(fault: Fault, first: dict[str, Any], second: dict[str, Any]) -> Verdic
         errors = [result.get("error") for result in (first, second)]
         expected = fault.what == EARLIER
         verdict.died += any("ended" in result for result in (first, second)) or any(errors[expected:])
+    if in_worker and fault.what != EARLIER:
+        verdict.died += "ended" in first or bool(first["error"])
+        verdict.wrong += not first.get("decided")
     if fault.how == DECLARED:  # without its peers it must not be tuned
         verdict.wrong += second.get("decided") != [] or second["ran"] != [fault.block]
     else:

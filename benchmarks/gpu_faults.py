@@ -1,10 +1,11 @@
 """What a tuner of Triton kernels does on a device that fails: who is blamed, what is published, what runs again.
 
-    python benchmarks/gpu_faults.py [--quick] [--json] [--kind TEXT] [--part N/M]
+    python benchmarks/gpu_faults.py [--quick] [--json] [--kind TEXT] [--part N/M] [--worker]
 
 Rung 2: a simulated device, real compiler and autotuner; nothing here is the speed of a GPU. Each fault happens in a
 process of its own while a kernel with three configs is tuned. Then a second process tunes the same kernel on the same
 device, as after a restart. The faults are in `gpu_fault_cases.py`; some are nobody's, and then nobody may be blamed.
+With `--worker`, configs run in a worker (`worker=True`): the first process must go on and decide, whatever happens.
 
 - `wrong_published`: decisions for the faulty config, decisions of a search that lost its device, and configs that were
   recorded as failed although they are innocent.
@@ -38,6 +39,7 @@ import triton_launch
 from figures import Goal, Report, Series, parser
 from gpu_fault_cases import (
     BLOCKS,
+    DECLARED,
     GOOD,
     GRID,
     Fault,
@@ -171,32 +173,36 @@ def launch_ratios(folder: Path, rounds: int) -> list[float]:
 
 
 AT_ONCE = 2
+HANG_SECONDS = 8
+"""After how long a launch in a worker counts as hung."""
 
 
-def judged(chosen: Sequence[Fault], root: Path, report: Report) -> list[Verdict]:
+def judged(chosen: Sequence[Fault], root: Path, report: Report, *, in_worker: bool) -> list[Verdict]:
     """Lets faults happen, two at a time, and judges what two processes do about each."""
     verdicts = []
     for begin in range(0, len(chosen), AT_ONCE):
         together = [(fault, root / str(begin + number)) for number, fault in enumerate(chosen[begin : begin + AT_ONCE])]
         for _, folder in together:
             folder.mkdir()
-        runs = [tune_together(together) for _ in range(2)]
+        runs = [tune_together(together, in_worker=in_worker) for _ in range(2)]
         for (fault, _), first, second in zip(together, *runs, strict=True):
-            verdicts.append(judge(fault, first, second))
+            verdicts.append(judge(fault, first, second, in_worker=in_worker))
             if verdicts[-1] != GOOD:
                 report.lines.append(f"  {fault}: {verdicts[-1]}, not {GOOD}: {first} {second}")
     return verdicts
 
 
-def tune_together(together: Sequence[tuple[Fault, Path]]) -> list[dict[str, Any]]:
+def tune_together(together: Sequence[tuple[Fault, Path]], *, in_worker: bool) -> list[dict[str, Any]]:
     """Tunes once for each fault, all at the same time."""
-    children = [start_child(partial(tune_with, fault, folder), folder) for fault, folder in together]
+    works = [(partial(tune_with, fault, folder, in_worker=in_worker), folder) for fault, folder in together]
+    children = [start_child(work, folder) for work, folder in works]
     return [finish_child(*child, folder) for child, (_, folder) in zip(children, together, strict=True)]
 
 
-def fault_figures(chosen: Sequence[Fault], root: Path, report: Report) -> dict[str, Any]:
+def fault_figures(chosen: Sequence[Fault], root: Path, report: Report, *, in_worker: bool) -> dict[str, Any]:
     """Figures of faults, which are let happen."""
-    verdicts, kinds = judged(chosen, root, report), Counter(fault.kind for fault in chosen)
+    verdicts = judged(chosen, root, report, in_worker=in_worker)
+    kinds = Counter(fault.kind for fault in chosen)
     return {
         "faults": len(chosen),
         "kinds": len(kinds),
@@ -234,6 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser(__doc__)
     options.add_argument("--kind", help="only faults of kinds with this text, and no other figures")
     options.add_argument("--part", help="as 2/3: the second third of the faults, and no other figures")
+    options.add_argument("--worker", action="store_true", help="configs run in a worker; no other figures")
     given = options.parse_args(arguments)
     report, rounds = Report(), 40 if given.quick else 200
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # said, or Triton warns
@@ -242,11 +249,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.part:
         number, parts = map(int, given.part.split("/"))
         chosen = chosen[number - 1 :: parts]
+    if given.worker:  # a kernel that waits for peers is never tuned in one
+        chosen = [fault for fault in chosen if fault.how != DECLARED]
+        os.environ["TUNEWRIGHT_RUN_SECONDS"] = str(HANG_SECONDS)
     warm_up()
     with TemporaryDirectory() as root:
         triton.knobs.cache.dir = str(Path(root, "triton"))
-        report.figures |= fault_figures(chosen, Path(root), report)
-        if not given.kind and not given.part:
+        report.figures |= fault_figures(chosen, Path(root), report, in_worker=given.worker)
+        if not (given.kind or given.part or given.worker):
             report.figures |= other_figures(Path(root, "others"), rounds, report)
     report.figures |= {"triton": triton.__version__, "rung": RUNG}
     report.lines += [f"  {name}: {value}" for name, value in report.figures.items()]

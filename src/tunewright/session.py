@@ -254,7 +254,7 @@ class Session:
         incumbent = earlier.config if earlier is not None and earlier.config in problem.space else None
         replace = replace or (earlier is not None and incumbent is None)  # one that is not in the space is no answer
         pool: Pool = plugins.load("pools", settings.pool_name)(*settings.pool_arguments)
-        plan = self._plan(problem, budget, incumbent, fresh=fresh)
+        plan = self._plan(problem, budget, incumbent, attempt, fresh=fresh)
         problem, journal, resumed = plan.problem, plan.journal, len(plan.journal.known)
         self.emit(SearchStarted(problem, settings.strategy, plan.max_trials(), budget.seconds, resumed))
         proven = incumbent if earlier is not None and _complete(earlier) else None  # else it does not stay on a tie
@@ -299,7 +299,9 @@ class Session:
         transcript = transcripts.make_transcript(problem, decision, raced, incumbent, attempt)
         transcripts.keep_transcript(self.store, transcript)
 
-    def _plan(self, problem: Problem, budget: Budget, incumbent: Config | None, *, fresh: bool) -> Search:
+    def _plan(
+        self, problem: Problem, budget: Budget, incumbent: Config | None, attempt: Attempt, *, fresh: bool
+    ) -> Search:
         """Returns the search: incumbent, seeds and configs of related keys first, then the strategy's proposals."""
         make, rng = plugins.load("strategies", self.settings.strategy), np.random.default_rng(self.settings.seed)
         strategy = make(problem.space, rng)
@@ -309,7 +311,7 @@ class Session:
         strategy = self.wrap_strategy(problem.space, strategy)
         incumbents = () if incumbent is None else (incumbent,)
         problem = msgspec.structs.replace(problem, seeds=(*incumbents, *problem.seeds, *related_configs))
-        isolated = self.settings.pool_name != "serial"
+        isolated = self.settings.pool_name != "serial" or getattr(attempt, "is_isolated", False)
         journal = Journal(self.store, problem, self.emit, fresh=fresh, marks=self._marks, isolated=isolated)
         return Search(problem, strategy, budget, StoppingRule(strategy, self.settings.min_expected_gain), journal)
 
@@ -347,9 +349,11 @@ class Session:
 
 
 def _tell_crashed(attempt: Attempt, journal: Journal) -> None:
-    """Tells an attempt that runs configs by itself, such as the default to compare with, which it must not run."""
+    """Tells an attempt that runs configs by itself, such as the default, which to avoid, and how to report one."""
     if avoid := getattr(attempt, "avoid", None):
         avoid(journal.crashed)
+    if blame_by := getattr(attempt, "blame_by", None):
+        blame_by(journal.add)
 
 
 def _complete(decision: Decision) -> bool:

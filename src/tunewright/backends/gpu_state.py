@@ -31,6 +31,13 @@ SLOWED_DOWN = {
 MAX_PROCESSES = 64
 _GRAPHICS, _MEMORY, _TEMPERATURE = 1, 2, 0
 
+callers: set[int] = set()
+"""Processes that this one works for, and that wait meanwhile: they do not disturb it."""
+
+
+def _own_processes() -> set[int]:
+    return {os.getpid(), *callers}
+
 
 class GpuState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of one card; a figure is None, or a list is empty, if the card does not report it.
@@ -147,7 +154,7 @@ class _Nvml:
         infos, count = (_ProcessInfo * MAX_PROCESSES)(), ctypes.c_uint(MAX_PROCESSES)
         name = "nvmlDeviceGetComputeRunningProcesses_v3"
         if self._call(name, self._card, ctypes.byref(count), infos):
-            yield from (info.pid for info in infos[: count.value] if info.pid != os.getpid())
+            yield from (info.pid for info in infos[: count.value] if info.pid not in _own_processes())
 
 
 def _read_amdsmi() -> list[GpuState]:
@@ -184,7 +191,7 @@ def _read_amd_card(amdsmi: Any, handle: Any) -> GpuState:
         max_clock=_plain_number(clock, "max_clk"),
         power=watts,
         power_limit=_plain_number(power, "power_limit"),
-        others=tuple(int(pid) for pid in processes if isinstance(pid, int) and pid != os.getpid()),
+        others=tuple(int(pid) for pid in processes if isinstance(pid, int) and pid not in _own_processes()),
     )
 
 

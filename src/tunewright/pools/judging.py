@@ -44,15 +44,26 @@ class ClockReading(msgspec.Struct, frozen=True, tag="clock"):
     clock: str = ""
 
 
+class GridQuestion(msgspec.Struct, frozen=True, tag="grid"):
+    """Asks for the grid of a launch, which only the process of the caller can compute: `values` are plain arguments.
+
+    The `others` are those of the caller.
+    """
+
+    values: dict[str, bool | int | float | str | None]
+    others: tuple[str, ...]
+
+
 class JudgeReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong, the seconds that expected results take, and why the judge itself is `broken`."""
+    """What is wrong, the seconds that expected results take, and why the judge itself is `broken`; or a grid."""
 
     problem: str | None = None
     seconds: float = 0.0
     broken: str | None = None
+    grid: tuple[int, ...] = ()
 
 
-Question = JudgeStart | JudgeRequest | ClockReading
+Question = JudgeStart | JudgeRequest | ClockReading | GridQuestion
 """What a worker asks its parent."""
 
 

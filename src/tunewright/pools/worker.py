@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -20,9 +21,26 @@ from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Evaluator, Limits
 from tunewright.measure.race import Race, RaceOptions
 from tunewright.model.trial import Failure, Kind, Outcome, Stage, Timing, Trial, TrialRequest
-from tunewright.pools.judging import ClockReading, ClockWitness, JudgeProcess, JudgeReply, Question, serve_judge
+from tunewright.pools.judging import (
+    ClockReading,
+    ClockWitness,
+    JudgeProcess,
+    JudgeReply,
+    JudgeRequest,
+    JudgeStart,
+    Question,
+    serve_judge,
+)
 from tunewright.pools.load_time import warn_of_slow_load
-from tunewright.pools.worker_main import KernelPlace, RaceTask, WorkerMessage, WorkerSetup, WorkerTask, serve
+from tunewright.pools.worker_main import (
+    KernelPlace,
+    ParentLink,
+    RaceTask,
+    WorkerMessage,
+    WorkerSetup,
+    WorkerTask,
+    serve,
+)
 from tunewright.pools.worker_process import POLL_SECONDS, START_TIMEOUT, WorkerProcess, describe_exit
 from tunewright.spaces.config import Config
 from tunewright.stores import serialization
@@ -37,6 +55,19 @@ MIN_VERDICTS = 2
 
 LEASE_TIMEOUT = 3600.0
 """Seconds a worker may wait for the device."""
+
+
+class StartsWorkers(Protocol):
+    """What a worker needs of the attempt that it belongs to."""
+
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def target(self) -> str | None: ...
+    def start_process(self) -> WorkerProcess: ...
+    def answer(self, question: Question) -> JudgeReply:
+        """Answers what a worker asks."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -77,18 +108,25 @@ class IsolatedAttempt:
             self._judges.append(JudgeProcess(partial(self.start_process, judge=True)))
         return self._judges[0]
 
+    def answer(self, question: Question) -> JudgeReply:
+        """Has the judge answer what a worker asks."""
+        assert isinstance(question, JudgeStart | JudgeRequest)
+        return self.judge.ask(question)
+
     @property
     def oracle_seconds(self) -> float:
         """About how long the expected results of new contents take."""
         return self._judges[0].seconds if self._judges else 0.0
 
     def start_process(self, *, judge: bool = False) -> WorkerProcess:
-        """Starts a worker, or the process that judges results."""
+        """Starts a worker, or the process that judges results; the first worker starts that too."""
+        if self.judged and not self.build_only and not judge:
+            _ = self.judge
         if self.target is None and self.dumped is None:
             if judge:
                 return WorkerProcess.fork(lambda channel: serve_judge(channel, self.make_evaluator))
             return WorkerProcess.fork(
-                lambda channel: serve(channel, self.make_evaluator, self.limits, build_only=self.build_only)
+                lambda channel: serve(ParentLink(channel), self.make_evaluator, self.limits, build_only=self.build_only)
             )
         process = WorkerProcess.spawn(
             "tunewright.pools.worker_main", threads=self.threads, search_path=os.pathsep.join(sys.path)
@@ -111,18 +149,19 @@ class IsolatedAttempt:
 class Worker:
     """A child process that tries one config after another, until one of them misbehaves.
 
-    A `retired` worker must not be used again. One that `never_started` was killed before it tried anything.
+    A `retired` worker must not be used again. One that `never_started` was killed before it tried anything. `turn` is
+    the config that runs, or ran last, if the worker says so. `end` is why it died, or had to be killed.
     """
 
-    def __init__(self, attempt: IsolatedAttempt) -> None:
+    def __init__(self, attempt: StartsWorkers) -> None:
         self.attempt = attempt
         self.request: TrialRequest | None = None
         self.stage: Stage | None = None
         self.retired = self.never_started = False
         self.built_names: tuple[str, ...] | None = None
         self._build_seconds = 0.0
-        if attempt.judged and not attempt.build_only:
-            _ = attempt.judge  # starts together with the worker
+        self.turn: Config | None = None
+        self.end: Failure | None = None
         self._process = attempt.start_process()
         self._witness = ClockWitness(self._process.pid)
         self._raced: list[Race | None] = []
@@ -138,9 +177,14 @@ class Worker:
         """For `select`: readable when the worker has sent something."""
         return self._process.channel.sock.fileno()
 
+    def wait_until_ready(self) -> None:
+        """Waits until it can try configs. Raises BackendError if that fails."""
+        while self.stage is None:
+            self.poll(POLL_SECONDS)
+
     def submit(self, request: TrialRequest) -> None:
         """Sends the next config; a worker has one at a time."""
-        self.request, self.built_names, self._verdicts = request, None, 0
+        self.request, self.built_names, self._verdicts, self.turn = request, None, 0, None
         limited = request.allowance is not None and not request.essential
         self._ends = time.monotonic() + request.allowance.most if request.allowance and limited else inf
         self._process.start_timer()
@@ -151,11 +195,15 @@ class Worker:
         """Races configs that are known to work; None if the worker dies or does not end in time."""
         self._send(WorkerTask(race=RaceTask(tuple(configs), options, tuple(protected))))
         limits = self.attempt.limits
-        ends, silence = time.monotonic() + (options.limit or inf), START_TIMEOUT + limits.build + limits.run
+        ends, silence = time.monotonic() + (options.limit or inf), limits.build + limits.run
+        silence += START_TIMEOUT if self.stage is None else 0.0
+        self.turn = None
         self._process.start_timer()
         while time.monotonic() < ends and self._process.elapsed < silence:
             try:
                 if not self._process.receive(timeout=1.0):
+                    reason = describe_exit(self._process.wait()) + self._process.output_tail()
+                    self.end = Failure(Stage.TIME, Kind.CRASHED, reason)
                     return None
             except TimeoutError:
                 continue
@@ -163,6 +211,8 @@ class Worker:
                 self._handle(serialization.decode(body, WorkerMessage))
             if self._raced:
                 return self._distrust_race(self._raced.pop())
+        if time.monotonic() < ends:
+            self.end = Failure(Stage.TIME, Kind.HUNG, f"it did not end within {silence:g} s")
         return None
 
     def _distrust_race(self, race: Race | None) -> Race | None:
@@ -222,7 +272,8 @@ class Worker:
             self._raced.append(message.race)
         elif message.question is not None:
             self._answer(message.question)
-        elif message.alive:
+        elif message.alive or message.turn is not None:
+            self.turn = message.turn or self.turn
             self._process.start_timer()
         elif message.load_seconds:
             warn_of_slow_load(self.attempt.target or "", message.load_seconds)
@@ -262,13 +313,13 @@ class Worker:
 
     def _answer(self, question: Question) -> None:
         """Answers a worker's question; its time begins again, since a launch has ended."""
-        if not isinstance(question, ClockReading):
+        if isinstance(question, JudgeStart | JudgeRequest):
             self._is_judged, self._verdicts = True, self._verdicts + 1
         try:
             reply = (
                 JudgeReply(self._witness.take(question))
                 if isinstance(question, ClockReading)
-                else self.attempt.judge.ask(question)
+                else self.attempt.answer(question)
             )
         except BackendError:
             self.close()
@@ -292,11 +343,12 @@ class Worker:
     def _fail_dead(self) -> Trial:
         code, tail = self._process.wait(), self._process.output_tail()
         exit_text = describe_exit(code)
-        if self.stage is None and code == -signal.SIGKILL:
+        if self.stage is None and code == -signal.SIGKILL and self.request is not None:
             # Not the config's fault: the system or a person killed the worker before it began.
             self.never_started = True
             return self._failed_trial(Kind.CRASHED, f"{exit_text} before it began{tail}")
         if self.stage is None:
+            self.close()
             raise BackendError(
                 f"a worker died before it could try anything ({exit_text}){tail}; "
                 "the reference or, without one, the default config crashes"
@@ -312,8 +364,8 @@ class Worker:
         elapsed = self._process.elapsed
         built, ran = (elapsed, 0.0) if self.stage is Stage.BUILD else (self._build_seconds, elapsed)
         assert self.request is not None
-        failure = Failure(self.stage or Stage.BUILD, kind, reason)
-        return Trial(self.request.config, failure, built, ran, at=time.time())
+        self.end = Failure(self.stage or Stage.BUILD, kind, reason)
+        return Trial(self.request.config, self.end, built, ran, at=time.time())
 
     def close(self) -> None:
         """Kills the child and whatever it started."""

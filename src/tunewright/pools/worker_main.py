@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,6 +27,7 @@ from tunewright.pools.worker_process import (
     configure_child_process,
     limit_files,
     limit_memory,
+    make_shared_file,
     open_child_channel,
 )
 from tunewright.spaces.config import Config
@@ -87,12 +86,14 @@ class WorkerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message from a worker: it is ready, it reached a stage, it has a result, or the program itself is `broken`.
 
     A worker that only builds names the artifacts it `built`. It waits for the answer to a `question`. It says that it
-    is `alive` when a launch has ended: deadlines are those of one launch.
+    is `alive` when a launch has ended: deadlines are those of one launch. If it runs configs in turn, it says whose
+    `turn` it is before that one runs, so that the one that ends the process is known.
     """
 
     ready: bool = False
     question: Question | None = None
     alive: bool = False
+    turn: Config | None = None
     stage: Stage | None = None
     trial: Trial | None = None
     race: Race | None = None
@@ -131,20 +132,19 @@ class ParentLink:
 
 
 def serve(
-    channel: Channel, make_evaluator: Callable[[], Evaluator], limits: Limits, *, build_only: bool = False
+    link: ParentLink, make_evaluator: Callable[[], Evaluator], limits: Limits, *, build_only: bool = False
 ) -> None:
     """Answers requests with trials, or with the names of built artifacts, until the parent hangs up."""
-    link = ParentLink(channel)
     try:
         evaluator = make_evaluator()
         if not build_only:
             _use_remote_judge(link, evaluator)
             evaluator.prepare()
     except TunewrightError as error:
-        channel.send(WorkerMessage(broken=str(error)))
+        link.send(WorkerMessage(broken=str(error)))
         return
-    evaluator.on_sample = _Heartbeat(channel)
-    channel.send(WorkerMessage(ready=True))
+    evaluator.on_sample = _Heartbeat(link)
+    link.send(WorkerMessage(ready=True))
     while (task := link.next_task()) is not None:
         # Comparing results takes memory too, in double precision, and is not the candidate's doing.
         limit_memory(limits.memory + 10 * evaluator.nbytes)
@@ -154,40 +154,33 @@ def serve(
                 message = _build(evaluator, task.request.config)
             elif task.request is not None:
                 message = WorkerMessage(
-                    trial=evaluator(task.request, lambda stage: channel.send(WorkerMessage(stage=stage)))
+                    trial=evaluator(task.request, lambda stage: link.send(WorkerMessage(stage=stage)))
                 )
             elif task.race is not None:
                 message = WorkerMessage(race=evaluator.race(task.race.configs, task.race.options, task.race.protected))
         except TunewrightError as error:
-            channel.send(WorkerMessage(broken=str(error)))
+            link.send(WorkerMessage(broken=str(error)))
             return
-        channel.send(message)
+        link.send(message)
 
 
 class _Heartbeat:
     """Tells the parent now and then that a launch has ended."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel, self._last = channel, time.monotonic()
+    def __init__(self, link: ParentLink) -> None:
+        self._link, self._last = link, time.monotonic()
 
     def __call__(self) -> None:
         if (now := time.monotonic()) - self._last > HEARTBEAT_SECONDS:
             self._last = now
-            self._channel.send(WorkerMessage(alive=True))
+            self._link.send(WorkerMessage(alive=True))
 
 
 def _use_remote_judge(link: ParentLink, evaluator: Evaluator) -> None:
     """Has the results of a kernel judged by another process."""
     workload = getattr(evaluator, "workload", None)
     if isinstance(workload, KernelWorkload):
-        workload.judge = RemoteJudge(link.ask, workload, _results_path())
-
-
-def _results_path() -> Path:
-    """Returns a file in memory that another process can read, and that ends with this one."""
-    if hasattr(os, "memfd_create"):
-        return Path(f"/proc/{os.getpid()}/fd/{os.memfd_create('results')}")
-    return Path(tempfile.mkdtemp(prefix="tunewright-")) / "results"
+        workload.judge = RemoteJudge(link.ask, workload, make_shared_file())
 
 
 def _build(evaluator: Evaluator, config: Config) -> WorkerMessage:
@@ -230,4 +223,4 @@ def main() -> None:
     if setup.judge:
         serve_judge(channel, make_evaluator)
     else:
-        serve(channel, make_evaluator, setup.limits, build_only=setup.build_only)
+        serve(ParentLink(channel), make_evaluator, setup.limits, build_only=setup.build_only)

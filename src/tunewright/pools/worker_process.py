@@ -7,6 +7,7 @@ import ctypes
 import faulthandler
 import os
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -18,7 +19,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, Protocol
 
 from tunewright.pools.kernel_loader import mark_as_worker
 from tunewright.stores import serialization
@@ -71,19 +72,36 @@ class Channel:
         return body
 
 
+class HasExitCode(Protocol):
+    """A process that this one did not fork itself."""
+
+    def wait(self) -> int:
+        """Waits for its end, and returns its exit code, negative for a signal."""
+        ...
+
+
+Started = tuple[int, HasExitCode | None]
+"""The id of a process, and how to wait for it; None if this process forked it."""
+
+
 class WorkerProcess:
     """A child process in a session of its own: the channel to it, its output, its memory and a stage timer."""
 
-    def __init__(self, start: Callable[[socket.socket, socket.socket, IO[bytes]], tuple[int, Any]]) -> None:
+    def __init__(self, start: Callable[[socket.socket, socket.socket, IO[bytes]], Started]) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._exit_code: int | None = None
         self._stage_start = time.monotonic()
         self._memory_base = self._memory_peak = 0
         self._last_growth = 0.0
         parent_sock, child_sock = socket.socketpair()
-        with child_sock:
-            self.pid, self._popen = start(parent_sock, child_sock, self._output)
         self.channel = Channel(parent_sock)
+        try:
+            with child_sock:
+                self.pid, self._handle = start(parent_sock, child_sock, self._output)
+        except BaseException:
+            parent_sock.close()
+            self._output.close()
+            raise
 
     @classmethod
     def spawn(cls, module: str, *, python: str = sys.executable, threads: int, search_path: str) -> WorkerProcess:
@@ -92,7 +110,7 @@ class WorkerProcess:
         code = f"from {module} import main; main()"
         limits = dict.fromkeys(THREAD_VARIABLES, str(threads))
 
-        def start(parent_sock: socket.socket, child_sock: socket.socket, output: IO[bytes]) -> tuple[int, Any]:
+        def start(parent_sock: socket.socket, child_sock: socket.socket, output: IO[bytes]) -> Started:
             popen = subprocess.Popen(
                 [python, "-c", code, str(child_sock.fileno())],
                 pass_fds=[child_sock.fileno()],
@@ -110,13 +128,14 @@ class WorkerProcess:
     def fork(cls, serve: Callable[[Channel], None]) -> WorkerProcess:
         """Forks this process; the child runs `serve`, and exits with status 1 and a traceback if that raises."""
 
-        def start(parent_sock: socket.socket, child_sock: socket.socket, output: IO[bytes]) -> tuple[int, Any]:
+        def start(parent_sock: socket.socket, child_sock: socket.socket, output: IO[bytes]) -> Started:
             with warnings.catch_warnings():
                 # Newer Pythons warn of forking beside threads; the child only runs kernels, and then exits at once.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
             if not pid:
-                _run_forked(serve, parent_sock, child_sock, output)
+                parent_sock.close()
+                run_forked(serve, child_sock, output.fileno())
             return pid, None
 
         return cls(start)
@@ -155,10 +174,10 @@ class WorkerProcess:
 
     def wait(self) -> int:
         """Waits for the child to end and returns its exit code, negative for a signal."""
-        if self._exit_code is None:
+        if self._exit_code is None and self._handle is not None:
+            self._exit_code = self._handle.wait()
+        elif self._exit_code is None:
             self._exit_code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            if self._popen is not None:
-                self._popen.returncode = self._exit_code
         return self._exit_code
 
     def output_tail(self) -> str:
@@ -201,18 +220,15 @@ class WorkerProcess:
         self._output.close()
 
 
-def _run_forked(
-    serve: Callable[[Channel], None], parent_sock: socket.socket, child_sock: socket.socket, output: IO[bytes]
-) -> NoReturn:
+def run_forked(serve: Callable[[Channel], None], sock: socket.socket, output: int) -> NoReturn:
     """The life of a forked child; never returns into the code of its parent."""
     status = 1
     try:
         os.setsid()
         configure_child_process()
-        parent_sock.close()
         for number in (1, 2):
-            os.dup2(output.fileno(), number)
-        serve(Channel(child_sock))
+            os.dup2(output, number)
+        serve(Channel(sock))
         status = 0
     except BaseException:
         with contextlib.suppress(OSError):
@@ -222,14 +238,17 @@ def _run_forked(
         os._exit(status)
 
 
-def configure_child_process() -> None:
-    """Makes this process die with its parent or of a file that is too large, without a core dump; not of Ctrl-C."""
+def configure_child_process(*, dies_with_thread: bool = True) -> None:
+    """Makes this process die of a file that is too large, without a core dump, and not of Ctrl-C.
+
+    It also dies with its parent: to be exact, with the thread that started it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and code that ignores errors would go on
     faulthandler.disable()
     mark_as_worker()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform.startswith("linux"):
+    if dies_with_thread and sys.platform.startswith("linux"):
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
@@ -237,6 +256,21 @@ def configure_child_process() -> None:
 def open_child_channel() -> Channel:
     """The channel of a spawned child to its parent: the socket whose number is the only argument."""
     return Channel(socket.socket(fileno=int(sys.argv[1])))
+
+
+def make_shared_file() -> Path:
+    """Returns a file in memory that another process can open, and that ends with this one."""
+    if hasattr(os, "memfd_create"):
+        return Path(f"/proc/{os.getpid()}/fd/{os.memfd_create('tunewright')}")
+    return Path(tempfile.mkdtemp(prefix="tunewright-")) / "shared"
+
+
+def remove_shared_file(path: Path) -> None:
+    """Lets go of a file that `make_shared_file` returned; other processes keep what they have opened."""
+    if path.parent.name == "fd":
+        os.close(int(path.name))
+    else:
+        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def limit_memory(extra: int) -> None:

@@ -86,7 +86,9 @@ class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
     `seconds` returns how long a launch takes on the fake clock, which events and benchmarks read; it may raise.
     `effect` changes the arguments of a launch; only with one do launches have results, which tuning compares.
     `launches` are recorded without their arguments, unless `noted` is False. `loads` counts loaded binaries. While
-    `capturing` is True, the driver reports a graph capture.
+    `capturing` is True, the driver reports a graph capture. A worker in another process
+    makes its driver by the `installer`: the `module:name` of a function that returns a context manager, and its
+    arguments. Without one, no worker can be used.
     """
 
     pretends = True
@@ -96,6 +98,7 @@ class FakeDriver(DriverBase):  # type: ignore[misc, unused-ignore]
     ) -> None:
         self.cards = cards or (A100,)
         self.seconds, self.effect, self.noted = seconds, effect, noted
+        self.installer: tuple[str, ...] = ()
         self.launches: list[Launch] = []
         self.loads, self.current, self.capturing = 0, 0, False
         self.utils = _Binaries(self)

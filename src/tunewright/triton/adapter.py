@@ -34,6 +34,7 @@ except ImportError as error:
 Config: TypeAlias = stock.Config
 Autotuner, Heuristics = stock.Autotuner, stock.Heuristics
 heuristics = stock.heuristics
+Dtype, library_digest = triton.language.dtype, triton_key
 
 CPU_ROOM = 512 << 20
 """Bytes of arguments that may be copied on a device whose free memory is not known."""
@@ -168,6 +169,23 @@ def current_device() -> int:
     return int(driver.active.get_current_device())
 
 
+def use_device(number: int) -> Any:
+    """Makes a device the current one, and returns what torch calls it."""
+    driver.active.set_current_device(number)
+    return driver.active.get_active_torch_device()
+
+
+def driver_installer() -> tuple[str, ...] | None:
+    """Returns what installs the active driver in another process if it is simulated; None if nothing does.
+
+    That is the `module:name` of a function that returns a context manager, and its arguments. A real driver needs none.
+    """
+    if not getattr(driver.active, "pretends", False):
+        return ()
+    installer: tuple[str, ...] = getattr(driver.active, "installer", ())
+    return installer or None
+
+
 def driver_holder() -> Any:
     """Returns Triton's holder of the active driver, for generated code that reads it at every launch."""
     return driver
@@ -242,6 +260,11 @@ def is_capturing() -> bool:
     return bool(query()) if query else False
 
 
+def cache_folder() -> Path:
+    """Returns the folder in which Triton keeps compiled code."""
+    return Path(knobs.cache.dir)
+
+
 def set_cache_folder(folder: Path) -> None:
     """Makes Triton keep compiled code in a folder, in this process."""
     knobs.cache.dir = str(folder)
@@ -285,10 +308,16 @@ def gpu_complaints() -> list[str]:
     return [sentence for state in states if state.name == model for sentence in state.complaints()]
 
 
+def free_memory() -> int | None:
+    """Returns the free bytes of the device; None if they are not known."""
+    query = None if is_interpreting() else getattr(device_interface(), "mem_get_info", None)
+    return int(query()[0]) if query else None
+
+
 def room_for_copies() -> int:
     """Returns how many bytes all copies may take: half of the free memory, on a CPU a fixed number."""
-    query = None if is_interpreting() else getattr(device_interface(), "mem_get_info", None)
-    return int(query()[0]) // 2 if query else CPU_ROOM
+    free = free_memory()
+    return CPU_ROOM if free is None else free // 2
 
 
 def has_clusters(device: Device) -> bool:

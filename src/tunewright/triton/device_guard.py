@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tunewright.errors import DeviceLost
 from tunewright.spaces.config import Config
 from tunewright.triton import adapter
@@ -12,12 +14,14 @@ class DeviceGuard:
 
     A launch returns before its kernel runs, so its error may surface in the turn of another config. Therefore the
     device is waited for before each turn. After an illegal access or a device assertion every call fails, in this
-    process, for ever: `lost` is then the error that ends the search.
+    process, for ever: `lost` is then the error that ends the search. `on_turn` is called when the turn of a config
+    begins, before anything of it runs.
     """
 
     def __init__(self, name: str, *, has_device: bool = True) -> None:
         self._name, self._has_device = name, has_device
         self.running: Config | None = None
+        self.on_turn: Callable[[Config], None] = lambda config: None
         self.lost: DeviceLost | None = None
 
     def begin(self, config: Config | None) -> None:
@@ -27,6 +31,17 @@ class DeviceGuard:
         if config is not self.running and config != self.running:
             self.wait()
             self.running = config
+            if config is not None:
+                self.on_turn(config)
+
+    def wait_for_earlier_work(self) -> None:
+        """Waits for what the caller has launched: its errors are no config's fault."""
+        try:
+            self.wait()
+        except Exception as error:
+            if self.lost is not None:
+                raise self.lost from error
+            raise
 
     def wait(self) -> None:
         """Waits for the device."""

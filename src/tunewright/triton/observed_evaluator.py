@@ -16,37 +16,74 @@ from tunewright.model.trial import Failure, Stage, Timing, Trial, TrialRequest
 from tunewright.ports.candidate import Candidate, WrongResult
 from tunewright.spaces.config import Config
 from tunewright.triton.candidate import QUANTILES, BenchmarkedCandidate
+from tunewright.triton.configs import ToTritonConfig
 from tunewright.triton.workload import TritonWorkload
 
 FAILED_TIMINGS = [float("inf")] * 3
 
 
+class Observations:
+    """What Triton shows of tuning: `timings` are milliseconds by its config, infinite for those that failed."""
+
+    def __init__(self, name: str, to_triton: ToTritonConfig, *, verbose: bool) -> None:
+        self._name, self._to_triton, self._verbose = name, to_triton, verbose
+        self.timings: dict[Any, Any] = {}
+
+    def begin(self, config: Config) -> None:
+        """Takes in that a config is tried."""
+        self._print(f"Autotuning kernel {self._name} with config {self._to_triton(config)}")
+
+    def add(self, trial: Trial, error: Exception | None = None, benchmarked: Any = None) -> None:
+        """Takes in a trial, its error if there is one, and what a benchmark measured if it was not raced."""
+        if isinstance(trial.outcome, Failure):
+            self._print(f"Autotuning failed with {trial.outcome.reason if error is None else error}")
+            times = list(FAILED_TIMINGS)
+        else:
+            times = quantiles(trial.outcome.samples) if benchmarked is None else benchmarked
+        self.timings[self._to_triton(trial.config)] = times
+
+    def add_race(self, configs: Sequence[Config], race: Race) -> None:
+        """Takes in the times of a race."""
+        for number, (config, standing) in enumerate(zip(configs, race.standings, strict=True)):
+            if number in race.failures:
+                self.timings[self._to_triton(config)] = list(FAILED_TIMINGS)
+            elif standing.samples:
+                self.timings[self._to_triton(config)] = quantiles(standing.samples)
+
+    def _print(self, text: str) -> None:
+        """Prints as Triton does under TRITON_PRINT_AUTOTUNING."""
+        if self._verbose:
+            sys.stdout.write(f"{text}\n")
+
+
 class ObservedEvaluator(Evaluator):
-    """Evaluates configs on a call; `timings` are milliseconds by Triton's config, infinite for those that failed."""
+    """Evaluates configs on a call, and observes what Triton shows of that."""
 
     workload: TritonWorkload
 
     def __init__(self, workload: TritonWorkload, *, verbose: bool = False) -> None:
         super().__init__(workload)
-        self._verbose = verbose
         self._benchmarked: Any = None
-        self.timings: dict[Any, Any] = {}
+        self._observations = Observations(workload.name, workload.to_triton, verbose=verbose)
         self.first_error: Exception | None = None
 
     def __call__(self, request: TrialRequest, on_stage: StageListener = lambda stage: None) -> Trial:
         """Evaluates one config, and restores the arguments."""
-        config = self.workload.to_triton(request.config)
-        self._print(f"Autotuning kernel {self.workload.name} with config {config}")
+        self._observations.begin(request.config)
         trial = self._try(request, on_stage)
         while self.workload.distrust_failed():
             self._incumbent = None
             trial = self._try(request, on_stage)
-        if isinstance(trial.outcome, Failure):
-            self._note_failure(trial.outcome)
-            self.timings[config] = list(FAILED_TIMINGS)
-        else:
-            self.timings[config] = quantiles(trial.outcome.samples) if self.workload.races else self._benchmarked
+        if not trial.works:
+            self.first_error = self.first_error or self.workload.error
+        benchmarked = None if self.workload.races else self._benchmarked
+        self._observations.add(trial, self.workload.error, benchmarked)
         return trial
+
+    @property
+    def timings(self) -> dict[Any, Any]:
+        """Milliseconds by Triton's config, infinite for those that failed."""
+        return self._observations.timings
 
     def _try(self, request: TrialRequest, on_stage: StageListener) -> Trial:
         self.workload.error = None
@@ -67,11 +104,6 @@ class ObservedEvaluator(Evaluator):
         self.workload.error = late_error
         return msgspec.structs.replace(trial, outcome=failure_of(late_error, Stage.TIME))
 
-    def _note_failure(self, failure: Failure) -> None:
-        error = self.workload.error
-        self._print(f"Autotuning failed with {failure.reason if error is None else error}")
-        self.first_error = self.first_error or error
-
     def _time(self, candidate: Candidate, incumbent: Any) -> Timing:
         if not isinstance(candidate, BenchmarkedCandidate):
             return super()._time(candidate, incumbent)
@@ -89,11 +121,7 @@ class ObservedEvaluator(Evaluator):
         if result.conditions is not None and (complaints := self.workload.gpu_complaints()):
             conditions = msgspec.structs.replace(result.conditions, gpu=tuple(complaints))
             result = msgspec.structs.replace(result, conditions=conditions)
-        for number, (config, standing) in enumerate(zip(configs, result.standings, strict=True)):
-            if number in result.failures:
-                self.timings[self.workload.to_triton(config)] = list(FAILED_TIMINGS)
-            elif standing.samples:
-                self.timings[self.workload.to_triton(config)] = quantiles(standing.samples)
+        self._observations.add_race(configs, result)
         return result
 
     def _race(self, configs: Sequence[Config], options: RaceOptions, protected: Sequence[int]) -> Race:
@@ -113,11 +141,6 @@ class ObservedEvaluator(Evaluator):
         """Restores the arguments, and lets go of all that this process holds for the search."""
         self._incumbent = self.first_error = None
         self.workload.close()
-
-    def _print(self, text: str) -> None:
-        """Prints as Triton does under TRITON_PRINT_AUTOTUNING."""
-        if self._verbose:
-            sys.stdout.write(f"{text}\n")
 
 
 class Unraced:

@@ -39,6 +39,9 @@ class AutotuneOptions(msgspec.Struct, frozen=True, kw_only=True):
       only calls within `tunewright.triton.idle()` tune. `"never"`: none does.
     - `peers`: whether the kernel talks to other ranks while it runs. Then all ranks of torch.distributed tune it in
       step, at a call that all of them make; if one does not, none tunes, and all use the default.
+    - `worker`: whether configs run in another process, which has a context of the device of its own: one that loses the
+      device, hangs or ends its process costs that process, and the search goes on. The worker has its own tensors, so
+      the device needs room for them. A kernel that cannot run there is tuned in this process, and it is said.
     - `name`: the kernel's name in the store; by default the function's name.
     - `session`: its own store and mode.
     """
@@ -56,6 +59,7 @@ class AutotuneOptions(msgspec.Struct, frozen=True, kw_only=True):
     targets: Sequence[str] = ()
     tune_on: TuneOn = "first call"
     peers: bool = False
+    worker: bool = False
     name: str | None = None
     session: Session | None = None
 
@@ -88,5 +92,6 @@ class AutotuneKeywords(TypedDict, total=False):
     targets: Sequence[str]
     tune_on: TuneOn
     peers: bool
+    worker: bool
     name: str | None
     session: Session | None

@@ -104,7 +104,8 @@ _TUNER_ATTRIBUTES = (
     "perf_model", "post_hook", "pre_hook",
 )  # fmt: skip
 _DRIVER_METHODS = (
-    "clear_cache", "get_benchmarker", "get_current_target", "get_device_interface", "get_empty_cache_for_benchmark",
+    "clear_cache", "get_active_torch_device", "get_benchmarker", "get_current_target", "get_device_interface",
+    "get_empty_cache_for_benchmark",
 )  # fmt: skip
 _ABSENT = object()
 

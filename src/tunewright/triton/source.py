@@ -28,6 +28,13 @@ def kernel_digest(fn: Any) -> str:
     return digest(*parts)
 
 
+def finds_addresses(fn: Any) -> bool:
+    """Whether a kernel may take numbers for addresses, which mean nothing in another process."""
+    parts: list[str] = []
+    _collect(adapter.innermost(fn), parts, set())
+    return any(word in part for part in parts for word in ("pointer_type", "pointer<", "inline_asm", "extern"))
+
+
 def parse_function(jitted: Any) -> ast.FunctionDef:
     """Returns the syntax tree of a jitted function, without decorators and docstring."""
     parsed = jitted.parse() if hasattr(jitted, "parse") else ast.parse(textwrap.dedent(inspect.getsource(jitted.fn)))

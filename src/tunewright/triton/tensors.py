@@ -121,6 +121,11 @@ class Memories:
             self.of[name] = numbers[place]
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of all of them."""
+        return sum(int(memory.nbytes) for memory in self.all)
+
+    @property
     def overlaps(self) -> bool:
         """Whether memory belongs to two of them, as that of other libraries may."""
         spans = sorted((memory.data_ptr(), memory.data_ptr() + int(memory.nbytes)) for memory in self.all)

@@ -26,7 +26,7 @@ from tunewright.triton.launching import BoundLaunchCall, HasHooks, LaunchCall
 from tunewright.triton.mutated_args import pointer_use
 from tunewright.triton.options import AutotuneOptions
 from tunewright.triton.results import StoredResults
-from tunewright.triton.tensors import Room
+from tunewright.triton.tensors import Memories, Room
 
 log = LazyLogger(__name__)
 
@@ -59,7 +59,7 @@ class TritonWorkload:
         self._tuner, self.to_triton, self.options = tuner, to_triton, options
         self.name = str(tuner.base_fn.__name__)
         self.guard = DeviceGuard(self.name, has_device=not adapter.is_interpreted(tuner.fn))
-        self._wait_for_earlier_work()
+        self.guard.wait_for_earlier_work()
         if self.races:
             self._reserve_buffer()
         room = Room(adapter.room_for_copies()) if options.judged else None
@@ -79,6 +79,11 @@ class TritonWorkload:
         return self.options.bench is None
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of all tensors."""
+        return Memories(self.sets[0].tensors).nbytes if self.sets else 0
+
+    @property
     def lock(self) -> Path | None:
         """The lock file of the device."""
         return self.options.lock
@@ -96,15 +101,6 @@ class TritonWorkload:
     def gpu_complaints(self) -> list[str]:
         """Returns what disturbs the card now."""
         return [] if adapter.is_interpreted(self._tuner.fn) else adapter.gpu_complaints()
-
-    def _wait_for_earlier_work(self) -> None:
-        """Waits for what the caller has launched: its errors are no config's fault."""
-        try:
-            self.guard.wait()
-        except Exception as error:
-            if self.guard.lost is not None:
-                raise self.guard.lost from error
-            raise
 
     def _reserve_buffer(self) -> None:
         """Makes the buffer that flushes caches, before the copies, which take a part of what is left."""
