@@ -15,7 +15,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -77,6 +78,19 @@ def launches(report: Report, cache: str) -> dict[str, Call]:
     }
 
 
+@contextmanager
+def loaded(function: Any) -> Iterator[None]:
+    """Lets kernels count as loaded: the fake driver has no module, and Triton would load them at every launch."""
+    kernels = [kernel for found, *_ in function.device_caches.values() for kernel in found.values()]
+    for kernel in kernels:
+        kernel.module = "loaded"
+    try:
+        yield
+    finally:
+        for kernel in kernels:
+            kernel.module = None
+
+
 def per_call_us(call: Call, calls: int) -> float:
     """CPU microseconds of one call among many."""
     start = time.process_time_ns()
@@ -105,7 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         triton.knobs.cache.dir = folder
         ways = launches(report, folder)
         driver.noted = False
-        times = rounds(ways, 40 if given.quick else 300)
+        with loaded(matmul):
+            times = rounds(ways, 40 if given.quick else 300)
     ratios = {
         name: Series(one / direct for one, direct in zip(times[name].values, times["direct"].values, strict=True))
         for name in ("ours", "stock")

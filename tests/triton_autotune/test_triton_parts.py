@@ -360,3 +360,25 @@ def test_the_typed_keywords_are_tritons_and_ours():
     declared = get_type_hints(AutotuneOptions)
     assert set(typed) == {*releases.AUTOTUNE_PARAMETERS[6:], *declared}
     assert {name: typed[name] for name in declared} == declared
+
+
+def test_a_checked_dispatch_key_is_for_these_types_alone() -> None:
+    with fake_driver(FakeDriver(A100)):
+        x = torch.ones(8)
+        table = make_dispatch_table((x, 1, 2.0), {})
+        assert table.checked_key_of((x, 1, 5.0)) == table.key_of((x, 1, 5.0), {}) is not None
+        for other in ((x, True, 2.0), (x, 1.0, 2.0), (x, 1, 2), (x.numpy(), 1, 2.0)):
+            assert table.checked_key_of(other) is None
+        with pytest.raises(ValueError, match="unpack"):
+            table.checked_key_of((x, 1))
+        assert make_dispatch_table((x,), {"n": 1}).checked_key_of((x,)) is None
+
+
+def test_layouts_and_alignments_of_each_tensor_are_in_the_key() -> None:
+    with fake_driver(FakeDriver(A100)):
+        x, y = torch.ones(64, 4), torch.ones(257)
+        calls = [(x, y), (x.T, y), (x, y[1:]), (x, y[4:]), (x[:, ::2], y), (x[::2], y), (y[1:], x), (y[:256], x)]
+        table = make_dispatch_table(calls[0], {})
+        keys = [table.key_of(call, {}) for call in calls]
+    assert keys[3] == keys[0] == keys[7]  # contiguous, aligned, of one dtype
+    assert len(set(keys)) == len(keys) - 2

@@ -109,6 +109,19 @@ def triton_config(config: Mapping[str, Value]) -> Any:
     return adapter.Config(settings, **options)
 
 
+def configs_to_show(configs: Sequence[Any] | None, declared: ConfigSpace | None) -> Sequence[Any] | None:
+    """Returns the configs that Triton shows: the given list, or those of a declared space that is not too large."""
+    if declared is None:
+        return configs
+    if configs:
+        raise SpaceError("pass configs= or space=, not both")
+    try:
+        is_small = declared.space.size <= MAX_LISTED_CONFIGS
+    except SpaceError:  # too large to be counted
+        is_small = False
+    return [declared.to_triton(config) for config in (declared.space if is_small else [declared.default])]
+
+
 def restrict_to_device(space: Space, device: Device) -> Space:
     """Returns the space without launch options that the device does not support."""
     rules = []

@@ -21,6 +21,8 @@ class DispatchTable(NamedTuple):
 
     key_of: KeyFunction
     entries: dict[Hashable, Any]
+    checked_key_of: Callable[[Sequence[Any]], Hashable] = lambda _: None
+    """The same for positional arguments alone; None for other types of them."""
 
     def insert(self, key: Hashable, entry: Any) -> None:
         """Adds an entry, and drops the oldest if there are too many."""
@@ -44,10 +46,10 @@ def make_dispatch_table(
     names = [f"p{i}" for i in range(len(args))]
     arguments: list[tuple[int | str, str, Any]] = list(zip(range(len(args)), names, args, strict=True))
     arguments += [(name, f"kwargs[{name!r}]", value) for name, value in kwargs.items()]
-    parts = ["driver.active.get_current_device()"]
+    parts, tensors = ["driver.active.get_current_device()"], []
     for place, expression, value in arguments:
         if all(hasattr(value, name) for name in _TENSOR_ATTRIBUTES):
-            parts.append(f"(t := {expression}).dtype, t.is_contiguous() or (t.shape, t.stride()), t.data_ptr() & 15")
+            tensors.append(expression)
         elif adapter.tensor_of(value) is not None or isinstance(value, tuple | list):
             parts.append(f"slow_key({expression})")
         elif type(value) is int and (param := specialized.get(place)) is not None:
@@ -56,18 +58,60 @@ def make_dispatch_table(
             parts.append(expression)
     if adapter.is_interpreting():
         parts[0] = "0"  # there may be no driver to ask
+    parts += _tensor_parts(tensors)
     unpacked = f"({''.join(f'{name}, ' for name in names)}) = args" if names else "pass"
-    scope: dict[str, Any] = {"driver": adapter.driver_holder(), "slow_key": _slow_key}
-    exec(f"def dispatch_key(args, kwargs):\n    {unpacked}\n    return ({', '.join(parts)},)", scope)
-    return DispatchTable(scope["dispatch_key"], {})
+    scope: dict[str, Any] = {"driver": adapter.driver_holder(), "slow_key": _slow_key, **_INT_CLASSES}
+    scope |= {f"T{i}": type(value) for i, value in enumerate(args)}
+    checks = " and ".join(f"type({name}) is T{i}" for i, name in enumerate(names))
+    key, condition = f"({', '.join(parts)},)", checks if checks and not kwargs else "False"
+    exec(f"def dispatch_key(args, kwargs):\n    {unpacked}\n    return {key}", scope)
+    exec(f"def checked_key(args):\n    {unpacked}\n    if {condition}:\n        return {key}", scope)
+    return DispatchTable(scope["dispatch_key"], {}, scope["checked_key"])
+
+
+NO_TABLE = DispatchTable(lambda *_: None, {})
+
+
+def _tensor_parts(tensors: Sequence[str]) -> list[str]:
+    """Returns code for dtypes, layouts and alignments; one value for all tensors if all are contiguous, or aligned."""
+    if not tensors:
+        return []
+    contiguous = " and ".join(f"{tensor}.is_contiguous()" for tensor in tensors)
+    layouts = "".join(f"{tensor}.is_contiguous() or ({tensor}.shape, {tensor}.stride()), " for tensor in tensors)
+    addresses = [f"{tensor}.data_ptr()" for tensor in tensors]
+    offsets = "".join(f"{address} & 15, " for address in addresses)
+    return [
+        *(f"{tensor}.dtype" for tensor in tensors),
+        f"({contiguous}) or ({layouts})",
+        f"({' | '.join(addresses)}) & 15 and ({offsets})",
+    ]
+
+
+class _IntClasses(dict[int, int]):
+    """How Triton specializes on an int, remembered for those that came: width, and if asked, is it 1, divided by 16."""
+
+    def __init__(self, *, ones: bool, sixteens: bool) -> None:
+        self._ones, self._sixteens = ones, sixteens
+
+    def __missing__(self, value: int) -> int:
+        while len(self) >= MAX_ENTRIES:
+            del self[next(iter(self))]
+        kind = 1 if self._ones and value == 1 else 2 if self._sixteens and value & 15 == 0 else 0
+        self[value] = found = (value.bit_length() >> 5) * 3 + kind
+        return found
+
+
+_INT_CLASSES = {
+    "width": _IntClasses(ones=False, sixteens=False),
+    "width_and_one": _IntClasses(ones=True, sixteens=False),
+    "width_one_and_sixteen": _IntClasses(ones=True, sixteens=True),
+}
 
 
 def _int_class(param: adapter.Param, expression: str) -> str:
     """Returns code for how Triton specializes on an int: by its width, whether it is 1, and whether 16 divides it."""
-    width = f"(i := {expression}).bit_length() >> 5"
-    if not param.specialize:
-        return width
-    return f"{width}, 2 if i == 1 else i & 15 == 0" if param.align else f"{width}, i == 1"
+    name = "width" if not param.specialize else "width_one_and_sixteen" if param.align else "width_and_one"
+    return f"{name}[{expression}]"
 
 
 def _slow_key(value: Any) -> Hashable:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tunewright.errors import BackendError, SpaceError
+from tunewright.errors import BackendError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.pools.kernel_loader import importable_target, is_lookup_only
@@ -20,13 +20,13 @@ from tunewright.triton import adapter, deferring, dynamo, peers, releases
 from tunewright.triton.autotuner_cache import AutotunerCache
 from tunewright.triton.cache_preload import count_compiles, preload_triton_cache
 from tunewright.triton.configs import (
-    MAX_LISTED_CONFIGS,
     ConfigSpace,
+    configs_to_show,
     restrict_to_device,
     space_from_configs,
     space_from_knobs,
 )
-from tunewright.triton.dispatch_key import MAX_ENTRIES, DispatchTable, make_dispatch_table
+from tunewright.triton.dispatch_key import MAX_ENTRIES, NO_TABLE, DispatchTable, make_dispatch_table
 from tunewright.triton.keys import KeyBuilder
 from tunewright.triton.launching import LaunchCall, PreparedLaunch, prepared_launch
 from tunewright.triton.options import AutotuneOptions
@@ -45,6 +45,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         self._local = threading.local()
         self._lock = threading.RLock()
         self._tables: dict[tuple[Any, ...], DispatchTable] = {}
+        self._recent_table = NO_TABLE
         self._launches: dict[tuple[Any, ...], PreparedLaunch] = {}
         self._timings: Any = None
         self._serial_session: tuple[Session, Session] | None = None
@@ -54,7 +55,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         self._declared_space = None if options.space is None else space_from_knobs(options.space)
         stock = {"reset_to_zero": None, "restore_value": None, **stock_options}
         stock["key"] = () if stock.get("key") is None else stock["key"]
-        stock["configs"] = self._config_list(stock.get("configs"))
+        stock["configs"] = configs_to_show(stock.get("configs"), self._declared_space)
         super().__init__(fn, fn.arg_names, **stock)
         self.key = KeyBuilder(fn, self.keys, options, own_clock=self._do_bench is not None)
         self._decided: list[Decision] = []
@@ -64,19 +65,6 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
             for place in (number, param.name)
             if not param.constexpr and param.name not in self.keys
         }
-
-    def _config_list(self, configs: Sequence[Any] | None) -> Sequence[Any] | None:
-        """Returns the configs that Triton shows: the declared list, or those of a space that is not too large."""
-        if self._declared_space is None:
-            return configs
-        if configs:
-            raise SpaceError("pass configs= or space=, not both")
-        declared = self._declared_space
-        try:
-            is_small = declared.space.size <= MAX_LISTED_CONFIGS
-        except SpaceError:  # too large to be counted
-            is_small = False
-        return [declared.to_triton(config) for config in (declared.space if is_small else [declared.default])]
 
     @property
     def configs(self) -> Sequence[Any]:
@@ -134,6 +122,7 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         """Forgets what calls are launched with, so that they are looked up again."""
         with self._lock:
             self._tables.clear()
+            self._recent_table = NO_TABLE
             self._launches.clear()
 
     def _follow_session(self) -> None:
@@ -161,28 +150,40 @@ class TritonTuner(adapter.Autotuner):  # type: ignore[misc, name-defined, valid-
         """Returns where another process finds this kernel: `module:name` or `script.py:name`; None if nowhere."""
         return importable_target(self, self.base_fn)
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        launch = self._launch
-        return lambda *args, **kwargs: launch(args, kwargs, grid, False)
-
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launches with the config for calls like this one; the first of them tunes or looks it up."""
-        return self._launch(args, kwargs, grid, warmup)
+        return self.__getitem__(grid, warmup)(*args, **kwargs)
 
-    def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any, warmup: bool) -> Any:
-        """Launches from the cache: the types of the arguments select a dispatch table, their dispatch key an entry."""
+    def __getitem__(self, grid: Any, warmup: bool = False) -> Callable[..., Any]:
+        """Returns a function that launches with this grid; it is one frame, since every launch passes through it."""
+
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            """Launches from the cache: the table of the latest call, if types are as there; else the one for them."""
+            try:
+                _, entries, key_of = self._recent_table
+                prepared = self._find_prepared(args, kwargs) if kwargs else entries[key_of(args)]
+            except (KeyError, TypeError, ValueError):
+                prepared = None if kwargs else self._find_prepared(args, kwargs)
+            if prepared is None:  # outside of the handler, so that errors are not chained to its KeyError
+                prepared = self._prepare(args, kwargs, {"grid": grid, "warmup": warmup})
+            self.best_config, options, is_plain, _ = prepared
+            if is_plain and not kwargs:
+                return self.fn.run(*args, grid=grid, warmup=warmup, **options)
+            if is_plain:
+                return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **options)
+            return self._launch_with_hooks(prepared, args, {"grid": grid, "warmup": warmup, **kwargs})
+
+        return launch
+
+    def _find_prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PreparedLaunch | None:
+        """Returns the launch for calls like this one: types select a table, the dispatch key an entry of it."""
         try:
-            types = (*map(type, args), *kwargs, *map(type, kwargs.values())) if kwargs else tuple(map(type, args))
-            key_of, entries = self._tables[types]
-            prepared = entries[key_of(args, kwargs)]
+            table = self._tables[*map(type, args), *kwargs, *map(type, kwargs.values())]
+            prepared: PreparedLaunch = table.entries[table.key_of(args, kwargs)]
         except (KeyError, TypeError):
-            prepared = None
-        if prepared is None:  # outside of the handler, so that errors are not chained to its KeyError
-            prepared = self._prepare(args, kwargs, {"grid": grid, "warmup": warmup})
-        self.best_config = prepared.config
-        if prepared.is_plain:
-            return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **prepared.options)
-        return self._launch_with_hooks(prepared, args, {"grid": grid, "warmup": warmup, **kwargs})
+            return None
+        self._recent_table = table
+        return prepared
 
     def _launch_with_hooks(self, prepared: PreparedLaunch, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Launches a config that has a hook, or whose calls are counted."""
