@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -46,18 +47,19 @@ def make_dispatch_table(
     names = [f"p{i}" for i in range(len(args))]
     arguments: list[tuple[int | str, str, Any]] = list(zip(range(len(args)), names, args, strict=True))
     arguments += [(name, f"kwargs[{name!r}]", value) for name, value in kwargs.items()]
-    parts, tensors = ["driver.active.get_current_device()"], []
+    parts, tensors, ints = ["driver.active.get_current_device()"], [], defaultdict[str, list[str]](list)
     for place, expression, value in arguments:
         if all(hasattr(value, name) for name in _TENSOR_ATTRIBUTES):
             tensors.append(expression)
         elif adapter.tensor_of(value) is not None or isinstance(value, tuple | list):
             parts.append(f"slow_key({expression})")
         elif type(value) is int and (param := specialized.get(place)) is not None:
-            parts.append(_int_class(param, expression))
+            ints[_int_classes(param)].append(expression)
         elif type(value) is not float:
             parts.append(expression)
     if adapter.is_interpreting():
         parts[0] = "0"  # there may be no driver to ask
+    parts += [f"{classes}[{', '.join(expressions)},]" for classes, expressions in ints.items()]
     parts += _tensor_parts(tensors)
     unpacked = f"({''.join(f'{name}, ' for name in names)}) = args" if names else "pass"
     scope: dict[str, Any] = {"driver": adapter.driver_holder(), "slow_key": _slow_key, **_INT_CLASSES}
@@ -87,18 +89,24 @@ def _tensor_parts(tensors: Sequence[str]) -> list[str]:
     ]
 
 
-class _IntClasses(dict[int, int]):
-    """How Triton specializes on an int, remembered for those that came: width, and if asked, is it 1, divided by 16."""
+class _IntClasses(dict[tuple[int, ...], int]):
+    """How Triton specializes on ints, as one number: by width, and if asked, whether each is 1 or 16 divides it.
+
+    Those that came are remembered, since one look-up is cheaper than a computation for each int.
+    """
 
     def __init__(self, *, ones: bool, sixteens: bool) -> None:
         self._ones, self._sixteens = ones, sixteens
 
-    def __missing__(self, value: int) -> int:
+    def __missing__(self, values: tuple[int, ...]) -> int:
         while len(self) >= MAX_ENTRIES:
             del self[next(iter(self))]
-        kind = 1 if self._ones and value == 1 else 2 if self._sixteens and value & 15 == 0 else 0
-        self[value] = found = (value.bit_length() >> 5) * 3 + kind
+        self[values] = found = int.from_bytes(map(self._class, values))
         return found
+
+    def _class(self, value: int) -> int:
+        kind = 1 if self._ones and value == 1 else 2 if self._sixteens and value & 15 == 0 else 0
+        return min(value.bit_length() >> 5, 80) * 3 + kind
 
 
 _INT_CLASSES = {
@@ -108,10 +116,9 @@ _INT_CLASSES = {
 }
 
 
-def _int_class(param: adapter.Param, expression: str) -> str:
-    """Returns code for how Triton specializes on an int: by its width, whether it is 1, and whether 16 divides it."""
-    name = "width" if not param.specialize else "width_one_and_sixteen" if param.align else "width_and_one"
-    return f"{name}[{expression}]"
+def _int_classes(param: adapter.Param) -> str:
+    """Returns the name of the classes by which Triton specializes on a parameter."""
+    return "width" if not param.specialize else "width_one_and_sixteen" if param.align else "width_and_one"
 
 
 def _slow_key(value: Any) -> Hashable:
