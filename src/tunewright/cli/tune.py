@@ -86,7 +86,10 @@ def tune(targets: tuple[str, ...], shapes: tuple[str, ...], **options: Any) -> N
     else:
         kernel = load_tunable(targets[0])
         use_dtype(kernel, dtype)
-        calls = (kernel.example(sizes) for sizes in resolve_sizes(kernel, shapes))
+        sizes_to_tune = resolve_sizes(kernel, shapes)
+        if getattr(kernel.declaration, "invariant", ()):  # they are tuned together
+            kernel.declaration = msgspec.structs.replace(kernel.declaration, shapes=sizes_to_tune)
+        calls = (kernel.example(sizes) for sizes in sizes_to_tune)
         tune_calls(kernel, calls, options, partial(_show, as_json=options["as_json"]))
         return
     _show(answers, as_json=options["as_json"])

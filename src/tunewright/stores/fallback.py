@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from math import log
 
@@ -61,11 +61,24 @@ def _rank(key: Key, decision: Decision, problem: Problem, aliases: Mapping[str, 
     """Returns the tier of a decision as an answer to `key`, and the distance of its sizes."""
     stored = decision.key
     if not _is_same_device(key.device, stored.device, aliases):
-        return TIERS.index(Tier.ARCHITECTURE), size_distance(key, stored)
+        return TIERS.index(Tier.ARCHITECTURE), _serving_distance(key, stored)
     if stored.signature == key.signature:
         return TIERS.index(Tier.ALIAS), 0.0
     tier = Tier.BUCKET if stored.signature == problem.key.signature else Tier.NEAREST
-    return TIERS.index(tier), size_distance(key, stored)
+    return TIERS.index(tier), _serving_distance(key, stored)
+
+
+def _serving_distance(key: Key, stored: Key) -> float:
+    """Returns the distance by which a decision is chosen.
+
+    Where results must not depend on a dimension, neither may the choice: all its sizes get what was decided for some
+    of them, or else the same decision. Decisions for sizes of it are negative: they come before others.
+    """
+    names = key.mode.get("invariant", "").split(", ")
+    others = size_distance(key, stored, without=names)
+    if others or names == [""]:
+        return others
+    return -1 / (1 + size_distance(key, stored))
 
 
 def _with_tier(decision: Decision, tier: Tier) -> Decision:
@@ -164,8 +177,8 @@ def describe_fallback(store: Store, problem: Problem, answer: Decision) -> str:
     return f"{key.kernel}: using {answer.config}, which was decided for another key ({answer.tier}): {fields}"
 
 
-def size_distance(left: Key, right: Key) -> float:
+def size_distance(left: Key, right: Key, *, without: Collection[str] = ()) -> float:
     """Returns the distance of the named sizes of two keys: the sum of the logarithms of their ratios."""
-    common = left.signature.dims.keys() & right.signature.dims.keys()
+    common = (left.signature.dims.keys() & right.signature.dims.keys()) - set(without)
     sizes = [(left.signature.dims[name] or 1, right.signature.dims[name] or 1) for name in common]
     return sum(abs(log(mine / theirs)) for mine, theirs in sizes)
