@@ -15,7 +15,8 @@ shapes are powers of two, each the top of a bucket; the other half lie within th
 - Seeds: a new shape tries the best configs of its nearest shapes first, and then goes on at random; beside it from
   scratch at random. Trials until one is within 5 % of the best: medians over shapes and orders.
 
-What is done for all shapes together, a model, a cover and a rule, is in `shapes_joint.py`.
+What is done for all shapes together, a model, a cover and a rule, is in `shapes_joint.py`; what a rule costs in a
+launch, in `shapes_lookup.py`.
 
 Configs are chosen by some passes of the recording and judged by the others, so that luck does not count as skill.
 `floor` is the regret of a shape's own best config: what the noise alone costs, in every figure here.
@@ -40,6 +41,7 @@ import space_kinds as kinds
 from figures import Goal, Report, parser
 from numpy.typing import NDArray
 from shapes_joint import TUNED, joint_figures, joint_lines
+from shapes_lookup import lookup_figures
 
 import tunewright as tw
 
@@ -56,6 +58,7 @@ GOALS = (
     Goal("trials_ratio", "<=", 0.5),
     Goal("cover_configs", "<=", 8),
     Goal("rule_extra", "<=", 0.02),
+    Goal("rule_launch_extra_us", "<=", 1.0),
 )
 
 # Powers of two, and beside each a shape of the same bucket.
@@ -327,6 +330,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         together = joint_figures(table, list(drawn(table, TUNED, 4 if given.quick else 24)), 1 if given.quick else 5)
         report.figures |= together
         report.lines += joint_lines(together)
+    looked_up = lookup_figures(5 if given.quick else 25)
+    report.figures |= looked_up
+    report.lines.append(
+        f"a launch that a rule serves takes {looked_up['rule_launch_extra_us']:.3f} us more than one that is decided; "
+        f"the first look-up {looked_up['rule_first_us']:.0f} us, {looked_up['exact_first_us']:.0f} us if it is decided"
+    )
     if given.plot:
         from shapes_plot import draw
 

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from tunewright.shapes.cover import Cover, cover
 from tunewright.shapes.features import Features
 from tunewright.shapes.joint_model import JointModel
-from tunewright.shapes.rules import ShapeRule, fit_rule
+from tunewright.shapes.rules import fit_rule
 from tunewright.shapes.selection import expected_gains, replay_order, trials_to_make
 from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
+from tunewright.spaces.shape_rule import ShapeRule
 
 if TYPE_CHECKING:
     from shapes import Table

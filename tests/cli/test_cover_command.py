@@ -4,8 +4,9 @@ import os
 import pytest
 from click.testing import CliRunner
 
-from tunewright import Config
+from tunewright import Config, Knob, Session, Space
 from tunewright.cli.main import command
+from tunewright.model.decision import Problem
 from tunewright.model.signature import Signature
 from tunewright.model.trial import Timing, Trial
 from tunewright.shapes.export import from_json
@@ -44,6 +45,17 @@ def test_a_rule_is_written_in_the_language_of_its_file(run) -> None:
     refused = run("--rule", "rule.txt")
     assert refused.exit_code == 2
     assert ".json, .py, .h" in refused.output
+
+
+def test_a_rule_that_is_stored_serves_shapes_that_were_not_tuned(run) -> None:
+    assert "frozen mode serves the rule" in run("--serve").output
+    session = Session(mode="frozen", store="kept.sqlite")
+    space = Space(Knob("x", [0, 1, 2]))
+    keys = [other_key(signature=Signature(KEY.signature.args, {"M": m})) for m in (7, 300, 3000)]
+    found = [session.lookup_or_policy(Problem(key, space, Config(x=2))) for key in keys]
+    assert [(d.config["x"], str(d.tier)) for d in found] == [(0, "rule"), (1, "rule"), (2, "default")]
+    shown = CliRunner().invoke(command, ["show", "gemm", "--store", "kept.sqlite"])
+    assert "a rule over M" in shown.output
 
 
 def test_json_has_all_of_it(run) -> None:

@@ -3,9 +3,10 @@ import pytest
 
 from tunewright.errors import SettingsError
 from tunewright.shapes.cover import cover
-from tunewright.shapes.rules import RuleLeaf, RuleSplit, ShapeRule, fit_rule, rule_lines, verified_buckets
-from tunewright.shapes.table import ShapeTable, bucket_of
+from tunewright.shapes.rules import fit_rule, rule_lines, verified_buckets
+from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
+from tunewright.spaces.shape_rule import RuleLeaf, RuleSplit, ShapeRule, bucket_of
 
 
 def regret_of(rule: ShapeRule, table: ShapeTable) -> np.ndarray:

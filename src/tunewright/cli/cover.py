@@ -14,8 +14,10 @@ from tunewright.cli.targets import json_option, session_to_read, store_option
 from tunewright.report.formatting import counted
 from tunewright.shapes.cover import Cover, CoverPoint, cover, curve
 from tunewright.shapes.export import to_c_header, to_json, to_python
-from tunewright.shapes.rules import ShapeRule, fit_rule, rule_lines
-from tunewright.shapes.table import ShapeTable
+from tunewright.shapes.rules import fit_rule, rule_lines
+from tunewright.shapes.serving import rule_decision
+from tunewright.shapes.table import ShapeTable, journals_of
+from tunewright.spaces.shape_rule import ShapeRule
 
 WRITERS = {".json": to_json, ".py": to_python, ".h": to_c_header}
 
@@ -35,6 +37,7 @@ WRITERS = {".json": to_json, ".py": to_python, ".h": to_c_header}
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a rule that chooses between the configs: .json, .py or .h.",
 )
+@click.option("--serve", is_flag=True, help="Store the rule, so that frozen mode serves it where nothing is decided.")
 @store_option
 @json_option
 def cover_command(kernel: str, within: float, path: Path | None, **options: Any) -> None:
@@ -46,11 +49,15 @@ def cover_command(kernel: str, within: float, path: Path | None, **options: Any)
     """
     if path is not None and path.suffix not in WRITERS:
         raise click.UsageError(f"{path} does not end in {', '.join(WRITERS)}; its end says what is written")
-    table = ShapeTable.from_store(session_to_read(options["store"]).store, kernel)
+    store = session_to_read(options["store"]).store
+    journals = journals_of(store, kernel)
+    table = ShapeTable.of_journals(journals)
     found = cover(table, within)
     rule = fit_rule(found, kernel)
     if path is not None:
         path.write_text(WRITERS[path.suffix](rule))
+    if options["serve"]:
+        store.put(rule_decision(rule, found, journals[0][0]))
     points = curve(table)
     if options["as_json"]:
         output.print_json(_as_json(found, rule, points))
@@ -58,6 +65,8 @@ def cover_command(kernel: str, within: float, path: Path | None, **options: Any)
     _print(found, rule, points)
     if path is not None:
         output.echo(f"\n{path}: the rule; shapes in buckets without a verified config are not served by it")
+    if options["serve"]:
+        output.echo("\nstored: frozen mode serves the rule, after what is decided and before the nearest shape")
 
 
 def _print(found: Cover, rule: ShapeRule, points: list[CoverPoint]) -> None:

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Row = tuple[Mapping[str, int], Config, float]
 """Named sizes, a config, and its seconds; infinite if it failed."""
+Journal = tuple[Key, list[Trial]]
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,11 @@ class ShapeTable:
     @classmethod
     def from_store(cls, store: Store, kernel: str) -> ShapeTable:
         """Returns the journals of a kernel: of the source, device and toolchain that have most trials."""
-        related: dict[tuple[str, str], list[tuple[Key, list[Trial]]]] = defaultdict(list)
-        for key in store.keys(kernel):
-            if key.signature.dims:
-                related[key.related_digest, key.device.model].append((key, list(store.trials(key))))
-        if not related:
-            raise SettingsError(
-                f"{kernel} has no trials with named sizes in this store; tune it on several shapes first: "
-                "tunewright tune FILE.py:NAME"
-            )
-        journals = max(related.values(), key=lambda found: sum(len(trials) for _, trials in found))
+        return cls.of_journals(journals_of(store, kernel))
+
+    @classmethod
+    def of_journals(cls, journals: Sequence[Journal]) -> ShapeTable:
+        """Returns the trials of related keys."""
         return cls.of((key.signature.dims, *cell) for key, trials in journals for cell in cells_of(trials))
 
     @cached_property
@@ -106,6 +102,20 @@ class ShapeTable:
         return dict(zip(self.names, self.shapes[shape], strict=True))
 
 
+def journals_of(store: Store, kernel: str) -> list[Journal]:
+    """Returns the journals of a kernel that belong together: of the source, device and toolchain with most trials."""
+    related: dict[tuple[str, str], list[Journal]] = defaultdict(list)
+    for key in store.keys(kernel):
+        if key.signature.dims:
+            related[key.related_digest, key.device.model].append((key, list(store.trials(key))))
+    if not related:
+        raise SettingsError(
+            f"{kernel} has no trials with named sizes in this store; tune it on several shapes first: "
+            "tunewright tune FILE.py:NAME"
+        )
+    return max(related.values(), key=lambda found: sum(len(trials) for _, trials in found))
+
+
 def cells_of(trials: Iterable[Trial]) -> list[tuple[Config, float]]:
     """Returns the configs of a journal with their median time; infinite if the last trial of a config failed."""
     times: dict[Config, list[float]] = {}
@@ -116,8 +126,3 @@ def cells_of(trials: Iterable[Trial]) -> list[tuple[Config, float]]:
             times.setdefault(trial.config, []).append(trial.seconds)
     kept = [config for config in failed if failed[config] or config in times]
     return [(config, float("inf") if failed[config] else median(times[config])) for config in kept]
-
-
-def bucket_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """Returns the power-of-two bucket of a shape: each size rounded up."""
-    return tuple(1 << max(0, (size - 1).bit_length()) for size in shape)

@@ -41,14 +41,28 @@ def find_decision(
         if (decision := stored.get(key)) is not None and decision.config in problem.space:
             return _with_tier(decision, tier)
     ranked = sorted(
-        ((*_rank(exact, decision, problem, aliases), decision.key.digest), decision)
+        ((*_rank(exact, answer, problem, aliases), answer.key.digest), answer)
         for decision in store.relatives(exact)
-        if _reader.is_readable(decision) and decision.config in problem.space
+        if _reader.is_readable(decision)
+        and (answer := _by_rule(decision, exact)) is not None
+        and answer.config in problem.space
     )
     for (number, _, _), decision in ranked:
         if allow_similar or TIERS[number] in SAME_QUESTION_TIERS:
             return _with_tier(decision, TIERS[number])
     return None
+
+
+def _by_rule(decision: Decision, key: Key) -> Decision | None:
+    """Returns a decision as it is, and a rule as what it says about a key; None if it does not serve it.
+
+    Rules choose by size, so they do not serve keys whose results must not depend on one.
+    """
+    if decision.evidence is None or decision.evidence.rule is None:
+        return decision
+    serves = decision.key.device == key.device and "invariant" not in key.mode
+    config = decision.evidence.rule.config(key.signature.dims) if serves else None
+    return None if config is None else decision.replace(config=config, tier=Tier.RULE)
 
 
 def readable_decision(store: Store, key: Key) -> Decision | None:
@@ -62,6 +76,8 @@ def _rank(key: Key, decision: Decision, problem: Problem, aliases: Mapping[str, 
     stored = decision.key
     if not _is_same_device(key.device, stored.device, aliases):
         return TIERS.index(Tier.ARCHITECTURE), _serving_distance(key, stored)
+    if decision.tier is Tier.RULE:
+        return TIERS.index(Tier.RULE), 0.0
     if stored.signature == key.signature:
         return TIERS.index(Tier.ALIAS), 0.0
     tier = Tier.BUCKET if stored.signature == problem.key.signature else Tier.NEAREST
@@ -171,6 +187,8 @@ def describe_fallback(store: Store, problem: Problem, answer: Decision) -> str:
     key = problem.exact or problem.key
     if answer.tier is Tier.DEFAULT:
         return f"{describe_miss(store, key)} The default is used."
+    if answer.tier is Tier.RULE:
+        return f"{key.kernel}: using {answer.config} for {key.signature.dims}: a rule chose it, verified on this bucket"
     fields = ", ".join(
         f"{name} is {mine}, not {theirs}" for name, (mine, theirs) in key.differences(answer.key).items()
     )
