@@ -52,8 +52,8 @@ def test_a_rule_that_is_stored_serves_shapes_that_were_not_tuned(run) -> None:
     session = Session(mode="frozen", store="kept.sqlite")
     space = Space(Knob("x", [0, 1, 2]))
     keys = [other_key(signature=Signature(KEY.signature.args, {"M": m})) for m in (7, 300, 3000)]
-    found = [session.lookup_or_policy(Problem(key, space, Config(x=2))) for key in keys]
-    assert [(d.config["x"], str(d.tier)) for d in found] == [(0, "rule"), (1, "rule"), (2, "default")]
+    found = [session.lookup_or_policy(Problem(key, space, Config(x=0))) for key in keys]
+    assert [(d.config["x"], str(d.tier)) for d in found] == [(2, "rule"), (1, "rule"), (0, "default")]
     shown = CliRunner().invoke(command, ["show", "gemm", "--store", "kept.sqlite"])
     assert "a rule over M" in shown.output
 
