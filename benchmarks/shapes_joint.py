@@ -28,7 +28,7 @@ from tunewright.spaces.config import Config
 from tunewright.spaces.shape_rule import ShapeRule
 
 if TYPE_CHECKING:
-    from shapes import Table
+    from shapes_table import Table
 
 TUNED = 8
 WITHIN = 0.05
@@ -42,7 +42,7 @@ def shape_table(table: Table, tried: NDArray[np.bool_] | None = None) -> ShapeTa
     """What is chosen by, all of it or only what was tried."""
     seconds = table.chosen_by if tried is None else np.where(tried, table.chosen_by, np.nan)
     weights = np.ones(len(table.shapes))
-    return ShapeTable(("M", "N", "K"), tuple(table.shapes), tuple(table.configs), seconds, weights)
+    return ShapeTable(table.names, tuple(table.shapes), tuple(table.configs), seconds, weights)
 
 
 def mean_and_worst(name: str, found: Floats) -> dict[str, float]:
@@ -81,7 +81,7 @@ def joint_trials(table: Table, seed: int) -> int:
     tried = np.zeros(grid, dtype=bool)
     for row in tried:
         row[rng.choice(grid[1], FIRST_TRIALS, replace=False)] = True
-    features, choice, chosen_at = Features(3, table.configs), None, 0
+    features, choice, chosen_at = Features(len(table.names), table.configs), None, 0
     while reached(table, tried) > WITHIN and not tried.all():
         known = shape_table(table, tried)
         if tried.sum() >= 2 * chosen_at:
@@ -95,7 +95,7 @@ def joint_trials(table: Table, seed: int) -> int:
 
 def alone_trials(table: Table, seed: int) -> int:
     """Trials until the mean regret is near, if each shape is tuned by itself, from the seeds of its neighbours."""
-    rng, features = np.random.default_rng(seed), Features(3, table.configs)
+    rng, features = np.random.default_rng(seed), Features(len(table.names), table.configs)
     searches = [own_search(table, shape, features, rng) for shape in range(len(table.shapes))]
     tried = np.zeros(table.chosen_by.shape, dtype=bool)
     while not tried.any() or (reached(table, tried) > WITHIN and not tried.all()):

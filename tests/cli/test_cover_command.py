@@ -32,7 +32,7 @@ def test_a_cover_is_printed_with_its_purpose_and_the_curve(run) -> None:
     assert said.exit_code == 0, said.output
     assert "2 configs of 3 for 4 shapes, each within 5% of its best; no fewer will do" in said.output
     assert "2 shapes: M 64 to 500" in said.output
-    assert "M <= 8:" in said.output
+    assert "M <= 22:" in said.output
     assert "1 config of 3" in run("--within", "60%").output
 
 
@@ -63,7 +63,7 @@ def test_json_has_all_of_it(run) -> None:
     assert said["is_smallest"] is True
     assert [one["shapes"] for one in said["configs"]] == [[{"M": 64}, {"M": 500}], [{"M": 4}, {"M": 8}]]
     assert len(said["curve"]) == 3
-    assert said["rule"]["tree"]["at_most"] == 8
+    assert said["rule"]["tree"]["at_most"] == 22
 
 
 def test_a_kernel_without_trials_is_told_what_to_do(run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isqrt
 
 import numpy as np
 
@@ -81,13 +82,11 @@ class _Fitter:
         return self.part(part.shapes[low], part.depth + 1), self.part(part.shapes[~low], part.depth + 1)
 
     def _bounds(self, shapes: Indices) -> list[tuple[int, int]]:
-        """Returns where sizes can be cut: at a power of two between neighbors if there is one."""
+        """Returns where sizes can be cut: between neighbors, as far from one as from the other by ratio."""
         bounds = []
         for size in range(self.sizes.shape[1]):
             values = sorted(set(self.sizes[shapes, size].tolist()))
-            for low, high in pairwise(values):
-                (top,) = bucket_of([low])
-                bounds.append((size, top if top < high else low))
+            bounds += [(size, isqrt(low * high)) for low, high in pairwise(values)]
         return bounds
 
     def _loss(self, shapes: Indices, size: int, bound: int, ahead: bool) -> float:
