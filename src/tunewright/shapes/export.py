@@ -104,6 +104,22 @@ def to_triton(rule: ShapeRule, default: Mapping[str, Value]) -> str:
     )
 
 
+def to_moe_rows(rule: ShapeRule, sizes: Iterable[int], fixed: Mapping[str, int], size: str = "M") -> str:
+    """Returns rows of the tables of vLLM and SGLang: a JSON object with the config of each number of tokens.
+
+    `size` is the one that counts tokens, `fixed` has the others. Only rows whose config was verified are written.
+    """
+    if unknown := {size, *fixed} ^ set(rule.sizes):
+        raise SettingsError(
+            f"the rule has the sizes {', '.join(rule.sizes)}; {sorted(unknown)[0]!r} is missing or strange"
+        )
+    served = {tokens: rule.config({**fixed, size: tokens}) for tokens in sizes}
+    rows = {str(tokens): dict(config) for tokens, config in sorted(served.items()) if config is not None}
+    if not rows:
+        raise SettingsError("the rule serves none of these sizes; tune shapes of their buckets first")
+    return json.dumps(rows, indent=4) + "\n"
+
+
 def to_c_header(rule: ShapeRule) -> str:
     """Returns a C header: a struct of the knobs, and `NAME_config`, which returns NULL for shapes it does not serve."""
     name, guard = _identifier(rule.kernel), f"{_identifier(rule.kernel).upper()}_CONFIG_H"
