@@ -16,7 +16,7 @@ from tunewright.stores.memory import MemoryStore
 from worked_time import work
 
 SPACE = tw.Space(tw.Knob("tile", [1, 2, 4, 8, 16, 32]), tw.Knob("pack", [0, 1]))
-SHAPES = [({"M": m, "N": n}, 1.0) for m in (2, 5, 8, 24, 60) for n in (16, 100)]
+SHAPES = [({"M": m, "N": n}, 1.0) for m in (2, 8, 24) for n in (16, 100)]
 
 
 def cost(m, n, tile, pack):
@@ -43,9 +43,9 @@ def regret(kernel, sizes, config):
 def test_trials_of_one_shape_inform_all_others_within_one_budget() -> None:
     kernel = made()
     search = JointSearch(kernel, SHAPES)
-    budget, seen = Budget(90), []
+    budget, seen = Budget(54), []
     search.run(budget, lambda sizes, trial: seen.append(sizes))
-    assert len(seen) == budget.spent <= 90, "of 120 that there are"
+    assert len(seen) == budget.spent <= 54, "of 72 that there are"
     assert {tuple(sizes.items()) for sizes in seen} == {tuple(sizes.items()) for sizes, _ in SHAPES}
     best = [search.configs[int(np.nanargmin(row))] for row in search.table.seconds]
     assert np.mean([regret(kernel, sizes, config) for (sizes, _), config in zip(SHAPES, best, strict=True)]) < 0.03
@@ -56,10 +56,10 @@ def test_trials_of_one_shape_inform_all_others_within_one_budget() -> None:
 @pytest.mark.usefixtures("by_work")
 def test_shapes_that_were_tried_are_decided_by_a_race_and_the_heaviest_first() -> None:
     kernel = made()
-    search = JointSearch(kernel, [(SHAPES[0][0], 1.0), (SHAPES[9][0], 5.0)])
+    search = JointSearch(kernel, [(SHAPES[0][0], 1.0), (SHAPES[5][0], 5.0)])
     search.run(Budget(16))
     decisions = search.decide(Budget())
-    assert [d.key.signature.dims for d in decisions] == [SHAPES[9][0], SHAPES[0][0]]
+    assert [d.key.signature.dims for d in decisions] == [SHAPES[5][0], SHAPES[0][0]]
     assert all(d.evidence.complete for d in decisions)
     assert search.decide(Budget(seconds=0.0)) == [], "no time is left"
 

@@ -99,7 +99,7 @@ class JointModel:
     def variance(self, sizes: Sequence[int]) -> Floats:
         """Returns how uncertain each prediction is, as a variance."""
         rows = self.centered(sizes)
-        return self._noise * np.asarray(np.einsum("ij,jk,ik->i", rows, self.covariance, rows))
+        return self._noise * np.asarray(((rows @ self.covariance) * rows).sum(axis=1))
 
     def best(self, sizes: Sequence[int]) -> int:
         """Returns the config that is predicted to be the fastest."""

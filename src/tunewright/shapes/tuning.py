@@ -1,7 +1,6 @@
 """Tunes a kernel for many shapes at once: a model over shape and config decides where each trial goes.
 
-First a few shapes are tuned, those that make the predictions for all others most certain. Then trials go where most
-time is expected to be saved, by the weights of the shapes. Shapes that were tried are decided by a race, as ever.
+Shapes that were tried are decided by a race, as ever.
 """
 
 from __future__ import annotations
@@ -20,30 +19,16 @@ from tunewright.model.decision import Decision, Problem
 from tunewright.model.trial import Incumbent, Trial, TrialRequest
 from tunewright.ports import plugins
 from tunewright.ports.pool import Pool
-from tunewright.shapes.features import Features
-from tunewright.shapes.joint_model import Choice, JointModel
-from tunewright.shapes.selection import expected_gains, shapes_to_tune, trials_to_make
+from tunewright.shapes.planning import TrialPlan
 from tunewright.shapes.table import ShapeTable, cells_of
 from tunewright.spaces.config import Config
 from tunewright.spaces.space import Space
-
-FEW = 8
-"""Shapes that are tuned first."""
-
-MIN_TRIALS, BATCH = 8, 4
-"""Trials of each of them at least; trials of one shape before the model is asked again."""
-
-FIRST_SHARE = 0.5
-"""The share of the trials that the first shapes get."""
 
 FINAL_SHARE = 0.4
 """The share of the seconds that is kept for the races."""
 
 MAX_CONFIGS = 2000
 """Configs that the model knows; of larger spaces, a random sample."""
-
-WORTH = 0.002
-"""The search ends when no trial is expected to gain a larger share of its shape's time."""
 
 OnTrial = Callable[[Mapping[str, int], Trial], None]
 
@@ -77,12 +62,10 @@ class JointSearch:
     def __init__(self, kernel: Tuned, shapes: Iterable[tuple[Mapping[str, int], float]], seed: int = 0) -> None:
         if kernel.declaration.invariant:
             raise SettingsError(f"{kernel.name} has invariant=, so its sizes are tuned together: give them by --shape")
-        self.kernel, self._rng = kernel, np.random.default_rng(seed)
+        self.kernel, self._seed = kernel, seed
         self.tasks = _merged(kernel, shapes)
-        self.configs = _known_configs(kernel.space, kernel.default, self._rng)
-        self._features = Features(len(self.tasks[0].problem.key.signature.dims), self.configs)
-        self._choice: Choice | None = None
-        self._chosen_at = 0
+        self.configs = _known_configs(kernel.space, kernel.default, np.random.default_rng(seed))
+        self._shapes = tuple(tuple(task.problem.key.signature.dims.values()) for task in self.tasks)
         places = {config: i for i, config in enumerate(self.configs)}
         self._seconds = np.full((len(self.tasks), len(self.configs)), np.nan)
         for number, task in enumerate(self.tasks):
@@ -93,57 +76,17 @@ class JointSearch:
     @property
     def table(self) -> ShapeTable:
         """All trials so far."""
-        shapes = [task.problem.key.signature.dims for task in self.tasks]
-        return ShapeTable(
-            tuple(shapes[0]),
-            tuple(tuple(sizes.values()) for sizes in shapes),
-            self.configs,
-            self._seconds.copy(),
-            np.array([task.weight for task in self.tasks]),
-        )
-
-    @property
-    def model(self) -> JointModel:
-        """The model of all trials; its features are chosen anew when their number has doubled."""
-        tried = int(np.isfinite(self._seconds).sum())
-        if tried >= 2 * self._chosen_at:
-            self._choice, self._chosen_at = None, tried
-        model = JointModel(self.table, self._features, self._choice)
-        self._choice = model.choice
-        return model
+        names = tuple(self.tasks[0].problem.key.signature.dims)
+        weights = np.array([task.weight for task in self.tasks])
+        return ShapeTable(names, self._shapes, self.configs, self._seconds.copy(), weights)
 
     def run(self, budget: Budget, on_trial: OnTrial = lambda sizes, trial: None) -> None:
         """Spends a budget for all shapes together; what was tried before is known and costs nothing."""
-        few = min(FEW, len(self.tasks))
-        each = MIN_TRIALS if budget.trials is None else max(MIN_TRIALS, int(FIRST_SHARE * budget.trials) // few)
-        while len(self.table.tuned) < few and (number := self._next_shape()) is not None and _goes_on(budget):
-            self._try(number, self._first_configs(number, each), budget, on_trial)
-        while self.table.tuned and _goes_on(budget) and (wanted := self._next_trials()) is not None:
-            self._try(*wanted, budget, on_trial)
-
-    def _next_shape(self) -> int | None:
-        untried = np.isnan(self._seconds).all(axis=1)
-        order = shapes_to_tune(self.table, 1, self._features)
-        return next((number for number in order if untried[number]), None)
-
-    def _first_configs(self, number: int, count: int) -> list[int]:
-        """Returns the default, the half that is predicted to be fastest, and random ones."""
         default = self.configs.index(self.kernel.default)
-        predicted = self.model.predict(self.table.shapes[number]).argsort().tolist() if self.table.tuned else []
-        drawn = self._rng.permutation(len(self.configs)).tolist()
-        return list(dict.fromkeys([default, *predicted[: count // 2], *drawn]))[:count]
-
-    def _next_trials(self) -> tuple[int, list[int]] | None:
-        """Returns the shape of which most is expected, with its best bets; None if nothing is worth it."""
-        table, model = self.table, self.model
-        if not (found := trials_to_make(table, 1, model)):
-            return None
-        number, best = found[0]
-        gains = expected_gains(table, model, number)
-        if table.works[number].any() and np.exp(gains[best]) < WORTH:
-            return None
-        order = np.argsort(-gains)[:BATCH]
-        return number, [int(config) for config in order if np.isfinite(gains[config])]
+        plan = TrialPlan(self.table, default, trials=budget.trials, seed=self._seed)
+        plan.seconds = self._seconds
+        while _goes_on(budget) and (wanted := plan.next()) is not None:
+            self._try(*wanted, budget, on_trial)
 
     def _try(self, number: int, places: Sequence[int], budget: Budget, on_trial: OnTrial) -> None:
         """Tries configs on a shape and records them."""
