@@ -1,5 +1,6 @@
 import re
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -119,3 +120,16 @@ def test_a_knob_that_separates_classes_of_which_none_runs_everywhere_is_named() 
     assert "the knob split separates the classes" in what_breaks(space, probed, ["M"])
     fixed = {config: bits(s1="x", s8="y") for config in space}
     assert "no knob does, so the kernel itself" in what_breaks(space, fixed, ["M"])
+
+
+def test_decisions_of_other_devices_are_not_mixed_by_size_either() -> None:
+    store = MemoryStore()
+    tuned = made(product, store=store)
+    for m, parts in ((4, 2), (64, 3)):
+        key = tuned.problem(tuned.example({"M": m, "K": 12, "N": 3})).key
+        device = msgspec.structs.replace(key.device, model=f"another {m}")
+        store.put(Decision(msgspec.structs.replace(key, device=device), tw.Config(parts=parts)))
+    frozen = made(product, store=store, mode="frozen")
+    found = [frozen.decide(*frozen.example({"M": m, "K": 12, "N": 3})) for m in (4, 64, 200)]
+    assert {d.tier for d in found} == {Tier.ARCHITECTURE}
+    assert len({d.config for d in found}) == 1

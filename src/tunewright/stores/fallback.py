@@ -75,7 +75,7 @@ def _rank(key: Key, decision: Decision, problem: Problem, aliases: Mapping[str, 
     """Returns the tier of a decision as an answer to `key`, and the distance of its sizes."""
     stored = decision.key
     if not _is_same_device(key.device, stored.device, aliases):
-        return TIERS.index(Tier.ARCHITECTURE), _serving_distance(key, stored)
+        return TIERS.index(Tier.ARCHITECTURE), size_distance(key, stored, without=_invariant(key))
     if decision.tier is Tier.RULE:
         return TIERS.index(Tier.RULE), 0.0
     if stored.signature == key.signature:
@@ -90,11 +90,15 @@ def _serving_distance(key: Key, stored: Key) -> float:
     Where results must not depend on a dimension, neither may the choice: all its sizes get what was decided for some
     of them, or else the same decision. Decisions for sizes of it are negative: they come before others.
     """
-    names = key.mode.get("invariant", "").split(", ")
+    names = _invariant(key)
     others = size_distance(key, stored, without=names)
-    if others or names == [""]:
-        return others
-    return -1 / (1 + size_distance(key, stored))
+    return others if others or not names else -1 / (1 + size_distance(key, stored))
+
+
+def _invariant(key: Key) -> list[str]:
+    """Returns the dimensions on which results must not depend."""
+    text = key.mode.get("invariant", "")
+    return text.split(", ") if text else []
 
 
 def _with_tier(decision: Decision, tier: Tier) -> Decision:
