@@ -76,9 +76,16 @@ class _Bucket:
         """Finds the free choice, unless it is known."""
         session, problem = self.kernel.session, self.free_problem
         stored = None if fresh else session.find_decision(problem)
-        self.free = (stored or self.kernel.search(problem, self.args, _again(budget), fresh=fresh)).config
-        latest = {trial.config: trial for trial in session.store.trials(problem.key)}
-        self.seconds = {c: t.seconds for c, t in latest.items() if t.works and t.fingerprint != VARIES}
+        self.seconds = self._known_seconds()
+        if stored is None or not self.seconds:  # a decision may come without its trials
+            stored = self.kernel.search(problem, self.args, _again(budget), fresh=fresh)
+            self.seconds = self._known_seconds()
+        self.free = stored.config
+
+    def _known_seconds(self) -> dict[Config, float]:
+        """Returns the times of configs that work here, the same each time."""
+        latest = {trial.config: trial for trial in self.kernel.session.store.trials(self.free_problem.key)}
+        return {c: t.seconds for c, t in latest.items() if t.works and t.fingerprint != VARIES}
 
     def slower(self, configs: Iterable[Config]) -> float:
         """Returns the time of the fastest of some configs, as a ratio to the fastest of all; infinite if none works."""
@@ -133,7 +140,10 @@ def tune_invariant(
         bucket.search_freely(budget, fresh=fresh)
     probe = _Probe(kernel, args, [bucket.problem.key.signature.dims for bucket in buckets])
     probed = probe.run(dict.fromkeys((*peers, *_fastest(buckets))))
-    classes = [one for one in classes_of(probed) if not peers or all(one.agrees(probed[p]) for p in peers)]
+    kept = [probed[peer] for peer in peers if peer in probed]
+    if peers and not kept:
+        raise NotInvariant(_refusal(kernel, buckets, "what is decided for other sizes does not run at this one"))
+    classes = [one for one in classes_of(probed) if all(one.agrees(bits) for bits in kept)]
     found = _fastest_class(classes, buckets)
     if found is None:
         near = [config for config in problem.space.neighbors(problem.default, None) if config not in probed]
