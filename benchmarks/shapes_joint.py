@@ -78,11 +78,11 @@ def reached(table: Table, tried: NDArray[np.bool_]) -> float:
 def joint_trials(table: Table, seed: int) -> int:
     """Trials until the mean regret is near, if every trial informs all shapes."""
     tried = np.zeros(table.chosen_by.shape, dtype=bool)
-    plan = TrialPlan(shape_table(table, tried), 0, seed=seed)
-    while reached(table, tried) > WITHIN and (wanted := plan.next()) is not None:
-        shape, configs = wanted
-        tried[shape, configs] = True
-        plan.seconds[shape, configs] = table.chosen_by[shape, configs]
+    plan = TrialPlan(shape_table(table, tried), seed=seed)
+    while reached(table, tried) > WITHIN and (wanted := plan.next()):
+        for place in wanted:
+            tried[place] = True
+            plan.seconds[place] = table.chosen_by[place]
     return int(tried.sum()) if reached(table, tried) <= WITHIN else tried.size
 
 

@@ -21,21 +21,21 @@ EACH = 3
 FIRST_SHAPES, FIRST_SHARE = 24, 0.5
 """How many shapes come first; if the number of trials is limited, the share of it that they get."""
 
-BATCH = 2
-"""Trials of one shape before the model is asked again."""
+ROUND = 16
+"""Trials of a round, at most one of each of half of the shapes; then the model is asked again."""
 
 WORTH = 0.002
 """The search ends when no trial is expected to gain a larger share of its shape's time."""
 
-Trials = tuple[int, list[int]]
-"""A shape, and configs to try on it."""
+Trials = list[tuple[int, int]]
+"""Shapes and configs to try on them."""
 
 
 class TrialPlan:
-    """Decides which configs are tried next on which shape; `default` is tried on each of the first shapes."""
+    """Decides which configs are tried next on which shape."""
 
-    def __init__(self, table: ShapeTable, default: int, *, trials: int | None = None, seed: int = 0) -> None:
-        self._table, self._default, self._rng = table, default, np.random.default_rng(seed)
+    def __init__(self, table: ShapeTable, *, trials: int | None = None, seed: int = 0) -> None:
+        self._table, self._rng = table, np.random.default_rng(seed)
         self.seconds: Floats = table.seconds.copy()
         self._features = Features(len(table.names), table.configs)
         most = FIRST_SHAPES if trials is None else max(2, int(FIRST_SHARE * trials) // EACH)
@@ -58,33 +58,26 @@ class TrialPlan:
         self._choice = model.choice
         return model
 
-    def next(self) -> Trials | None:
-        """Returns the next trials; None if nothing is worth it. Tell their times in `seconds` before asking again."""
-        tuned = self.table.tuned
-        if len(tuned) < self._first and (shape := self._next_shape()) is not None:
-            return shape, self._first_configs(shape)
-        return self._next_trials() if tuned else None
-
-    def _next_shape(self) -> int | None:
-        untried = np.asarray(np.isnan(self.seconds).all(axis=1))
+    def next(self) -> Trials:
+        """Returns the next trials; none if nothing is worth it. Tell their times in `seconds` before asking again."""
         table = self.table
+        if len(table.tuned) < self._first and (shape := self._next_shape(table)) is not None:
+            drawn = self._rng.choice(len(table.configs), min(EACH, len(table.configs)), replace=False)
+            return [(shape, int(config)) for config in drawn]
+        return self._next_round(table) if table.tuned else []
+
+    def _next_shape(self, table: ShapeTable) -> int | None:
+        untried = np.asarray(np.isnan(self.seconds).all(axis=1))
         order = shapes_to_tune(table, 1, self._features, self.model if table.tuned else None)
         return next((shape for shape in order if untried[shape]), None)
 
-    def _first_configs(self, shape: int) -> list[int]:
-        """Returns the default, what is predicted to be fastest, and random ones."""
-        predicted = [self.model.best(self._table.shapes[shape])] if self.table.tuned else []
-        drawn = self._rng.permutation(len(self._table.configs)).tolist()
-        return list(dict.fromkeys([self._default, *predicted, *drawn]))[:EACH]
+    def _next_round(self, table: ShapeTable) -> Trials:
+        """Returns the trials from which most is expected, at most one of each shape."""
+        model = self.model
+        found = trials_to_make(table, min(ROUND, max(1, len(table.shapes) // 2)), model)
+        return [(shape, config) for shape, config in found if self._is_worth(table, model, shape, config)]
 
-    def _next_trials(self) -> Trials | None:
-        """Returns the shape of which most is expected, with its best bets; None if nothing is worth it."""
-        table, model = self.table, self.model
-        if not (found := trials_to_make(table, 1, model)):
-            return None
-        shape, best = found[0]
-        gains = expected_gains(table, model, shape)
-        if table.works[shape].any() and np.exp(gains[best]) < WORTH:
-            return None
-        order = np.argsort(-gains)[:BATCH]
-        return shape, [int(config) for config in order if np.isfinite(gains[config])]
+    @staticmethod
+    def _is_worth(table: ShapeTable, model: JointModel, shape: int, config: int) -> bool:
+        untried = not table.works[shape].any()
+        return untried or bool(np.exp(expected_gains(table, model, shape)[config]) >= WORTH)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -82,11 +84,12 @@ class JointSearch:
 
     def run(self, budget: Budget, on_trial: OnTrial = lambda sizes, trial: None) -> None:
         """Spends a budget for all shapes together; what was tried before is known and costs nothing."""
-        default = self.configs.index(self.kernel.default)
-        plan = TrialPlan(self.table, default, trials=budget.trials, seed=self._seed)
+        plan = TrialPlan(self.table, trials=budget.trials, seed=self._seed)
         plan.seconds = self._seconds
-        while _goes_on(budget) and (wanted := plan.next()) is not None:
-            self._try(*wanted, budget, on_trial)
+        while _goes_on(budget) and (wanted := plan.next()):
+            for shape, trials in groupby(wanted, key=itemgetter(0)):
+                if _goes_on(budget):
+                    self._try(shape, [config for _, config in trials], budget, on_trial)
 
     def _try(self, number: int, places: Sequence[int], budget: Budget, on_trial: OnTrial) -> None:
         """Tries configs on a shape and records them."""
@@ -111,8 +114,8 @@ class JointSearch:
             if budget.left() <= 0:
                 break
             task = self.tasks[number]
-            tried = len({trial.config for trial in self.kernel.session.store.trials(task.problem.key)})
-            found.append(self.kernel.search(task.problem, task.arguments(), Budget(tried)))
+            tried = {trial.config for trial in self.kernel.session.store.trials(task.problem.key)}
+            found.append(self.kernel.search(task.problem, task.arguments(), Budget(len(tried | {self.kernel.default}))))
         return found
 
 
