@@ -106,6 +106,25 @@ def test_all_shapes_together_beat_their_neighbors_on_the_recorded_table(shapes, 
     assert said["rule_extra"] <= 0.02
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["layernorm", "direct"])
+def test_the_recorded_kernels_are_right_on_odd_shapes(shapes, name) -> None:
+    from tunewright.model.signature import Signature
+
+    recorded = shapes.KERNELS[name]
+    assert len(recorded.shapes) >= 24
+    configs = list(recorded.job(*recorded.shapes[0]).kernel.space)
+    for shape in recorded.shapes[1::9]:
+        job = recorded.job(*shape)
+        kernel, args = job.kernel, job.args()
+        expected = job.reference(*(array.astype(np.float64) for array in args[:-1]))
+        for config in configs[::23]:
+            built = kernel.backend.build(kernel.kernel, config, Signature.of(kernel.parameters, args))
+            args[-1].fill(np.nan)
+            kernel.backend.load(kernel.kernel, built)(*args)
+            assert np.allclose(args[-1], expected, rtol=1e-4, atol=1e-3), (shape, config)
+
+
 def test_the_picture_is_drawn(shapes, table, tmp_path, monkeypatch) -> None:
     pytest.importorskip("matplotlib")
     from shapes_plot import draw
