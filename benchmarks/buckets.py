@@ -26,13 +26,13 @@ import numpy as np
 import record_spaces as recorder
 import space_kinds as kinds
 from figures import Goal, Report, parser
-from shapes import Floats, Table, record_table
+from shapes_lengths import KEPT, Between
+from shapes_table import Floats, Recorded, Table, record_table
 
 import tunewright as tw
 from tunewright.model.decision import Tier
 from tunewright.model.trial import Timing, Trial, TrialRequest
 
-KEPT = recorder.KEPT / "lengths"
 SIDE, LONGEST = 128, 2048
 LENGTHS = sorted({(1 << e) * q // 2 for e in range(12) for q in (2, 3)} & set(range(1, LONGEST + 1)))
 SPACE = kinds.space(
@@ -56,21 +56,8 @@ GOALS = (Goal("tunings_over_buckets", "<=", 1.0), Goal("answers_without_tier", "
 def gemm(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
 
 
-class Between:
-    """Seconds of every config at any length."""
-
-    def __init__(self, table: Table) -> None:
-        self._at = np.log([shape[0] for shape in table.shapes])
-        order = np.argsort(self._at)
-        self._at = self._at[order]
-        self._halves = [np.log(half[order]) for half in (table.chosen_by, table.judged_by)]
-
-    def seconds(self, length: int, *, judged: bool) -> Floats:
-        """All configs at one length: recorded, or between the recorded ones beside it."""
-        here, half = np.log(length), self._halves[judged]
-        right = int(np.clip(np.searchsorted(self._at, here), 1, len(self._at) - 1))
-        share = (here - self._at[right - 1]) / (self._at[right] - self._at[right - 1])
-        return np.asarray(np.exp((1 - share) * half[right - 1] + share * half[right]))
+def job(m: int, n: int, k: int) -> kinds.Job:
+    return kinds.Job(gemm, kinds.normal((m, k), (k, n)), kinds.floats(m, n), np.matmul)
 
 
 class Replayed:
@@ -130,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = takes.parse_args(arguments)
     path = usual if given.record else next(iter(sorted(KEPT.glob("*.parquet"))), usual)
     if given.record:
-        record_table(path, gemm, [(length, SIDE, SIDE) for length in LENGTHS])
+        record_table(path, Recorded("gemm", ("M", "N", "K"), [(m, SIDE, SIDE) for m in LENGTHS], job))
     count = given.lengths or (1000 if given.quick else 10_000)
     lengths = np.random.default_rng(0).integers(1, LONGEST + 1, count).tolist()
     report = Report()

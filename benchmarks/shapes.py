@@ -1,12 +1,14 @@
 """What is lost when a shape is served with another shape's config, and what a new shape saves by its neighbours.
 
-    python benchmarks/shapes.py [--quick] [--json] [--record] [--table FILE] [--plot FILE]
+    python benchmarks/shapes.py [--quick] [--json] [--record] [--only KERNEL] [--table FILE] [--plot FILE]
 
-A matrix product in C was recorded on shapes from skinny to square: all configs of a reduced space on each. Half of the
-shapes are powers of two, each the top of a bucket; the other half lie within these buckets.
+Kernels in C are recorded on 24 shapes and more, all configs of a reduced space on each: a matrix product, from skinny
+to square, a layer norm of rows, and a direct convolution. Many shapes are powers of two, each the top of a bucket;
+others lie within these buckets. A kernel of which no table is kept is left out. Figures with a goal are those of the
+kernel that does worst.
 
 - Table size against regret: some shapes are tuned, every other one is served by the nearest tuned shape, near by the
-  logarithms of M, N and K. Which shapes are tuned: `random` ones, with the spread over draws; `apart`, each the
+  logarithms of sizes. Which shapes are tuned: `random` ones, with the spread over draws; `apart`, each the
   farthest from those before, which can be done before anything is timed; `greedy`, each the one that helps most, which
   takes the whole table to know.
 - `blend`: tuned at random, but served by the config that is best for the three nearest tuned shapes together.
@@ -15,38 +17,35 @@ shapes are powers of two, each the top of a bucket; the other half lie within th
 - Seeds: a new shape tries the best configs of its nearest shapes first, and then goes on at random; beside it from
   scratch at random. Trials until one is within 5 % of the best: medians over shapes and orders.
 
-What is done for all shapes together, a model, a cover and a rule, is in `shapes_joint.py`.
+What is done for all shapes together, a model, a cover and a rule, is in `shapes_joint.py`; 10,000 random lengths, in
+`shapes_lengths.py`; what a rule costs in a launch, in `shapes_lookup.py`. `shapes_kernels.py` has the kernels.
 
 Configs are chosen by some passes of the recording and judged by the others, so that luck does not count as skill.
 `floor` is the regret of a shape's own best config: what the noise alone costs, in every figure here.
 
-`--record` makes the table anew on this machine (minutes); `--quick` draws less often.
+`--record` makes the tables anew on this machine (minutes each); `--quick` draws less often.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import record_spaces as recorder
-import space_kinds as kinds
 from figures import Goal, Report, parser
-from numpy.typing import NDArray
 from shapes_joint import TUNED, joint_figures, joint_lines
-
-import tunewright as tw
+from shapes_kernels import KERNELS
+from shapes_lengths import length_figures, length_line
+from shapes_lookup import lookup_figures, lookup_line
+from shapes_table import PASSES, Floats, Shape, Table, record_table
 
 KEPT = recorder.KEPT / "shapes"
 SIZES = (1, 2, 4, 8, 16)
 NEIGHBOURS = 4
-PASSES = 12
 BLENDED = 3
 SPREAD = ("mean", "low", "high", "worst")
 NEAR = 0.05
@@ -56,102 +55,17 @@ GOALS = (
     Goal("trials_ratio", "<=", 0.5),
     Goal("cover_configs", "<=", 8),
     Goal("rule_extra", "<=", 0.02),
+    Goal("p95", "<=", 0.06),
+    Goal("rule_launch_extra_us", "<=", 1.0),
 )
 
-# Powers of two, and beside each a shape of the same bucket.
-SHAPES = (
-    ((8, 512, 512), (5, 400, 320)),
-    ((16, 1024, 64), (12, 800, 50)),
-    ((32, 32, 1024), (24, 20, 640)),
-    ((64, 64, 64), (48, 50, 60)),
-    ((64, 512, 128), (50, 300, 100)),
-    ((128, 128, 128), (100, 120, 90)),
-    ((128, 1024, 32), (72, 600, 27)),
-    ((256, 16, 512), (200, 10, 300)),
-    ((256, 256, 256), (192, 250, 160)),
-    ((512, 64, 64), (384, 40, 48)),
-    ((512, 512, 16), (300, 500, 9)),
-    ((1024, 128, 128), (700, 96, 100)),
-)
-REDUCED = kinds.space(
-    {
-        "VW": [8, 16],
-        "MR": [1, 4, 6, 12],
-        "NR": [1, 2, 3],
-        "KB": [32, 400],
-        "NB": [256],
-        "PACK": [0, 1, 2],
-        "UNROLL": [1],
-        "ORDER": [0, 1],
-        "PADDED": [1],
-    },
-    ["MR * NR + NR < 32"],
-)
-
-Floats = NDArray[np.float64]
-Shape = tuple[int, int, int]
 Way = Callable[["Table", int], list[int]]
 """Which shapes to tune, given how many."""
 
 
-@tw.tune(REDUCED, backend=kinds.backend("gemm", sizes="arguments"), reference=np.matmul)
-def gemm(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
-
-
-@dataclass(frozen=True)
-class Table:
-    """Seconds of every config (a column each) on every shape (a row each), twice: to choose by, and to judge by."""
-
-    shapes: list[Shape]
-    configs: list[tw.Config]
-    chosen_by: Floats
-    judged_by: Floats
-
-    @classmethod
-    def read(cls, path: Path) -> Table:
-        """The table at `NAME.parquet`: a row for each shape and config."""
-        from pyarrow import parquet
-
-        columns = parquet.read_table(path).to_pydict()
-        names = [name for name in columns if name not in ("M", "N", "K") and not name.endswith("_ms")]
-        shapes = list(dict.fromkeys(zip(columns["M"], columns["N"], columns["K"], strict=True)))
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*(columns[n] for n in names), strict=True)]
-        configs = list(dict.fromkeys(map(tw.Config, rows)))
-        grid = (len(shapes), len(configs))
-        first, second = (np.array(columns[name]).reshape(grid) / 1e3 for name in ("choose_ms", "judge_ms"))
-        return cls(shapes, configs, first, second)
-
-    @cached_property
-    def distances(self) -> Floats:
-        """How far shapes are apart, in doublings."""
-        logs = np.log2(np.array(self.shapes, dtype=np.float64))
-        return np.sqrt(((logs[:, None] - logs[None, :]) ** 2).sum(axis=-1))
-
-    @cached_property
-    def slower(self) -> Floats:
-        """By how much each config is slower than the best of its shape, as a logarithm; to choose by."""
-        return np.asarray(np.log(self.chosen_by / self.chosen_by.min(axis=1, keepdims=True)))
-
-    def regret(self, shape: int, config: int) -> float:
-        """By how much a config is slower than the best of a shape; to judge by."""
-        return float(self.judged_by[shape, config] / self.judged_by[shape].min() - 1)
-
-    def near(self, shape: int, tuned: Sequence[int], count: int) -> list[int]:
-        """The nearest of those that are tuned."""
-        return sorted(tuned, key=lambda other: self.distances[shape, other])[:count]
-
-    def served(self, tuned: Sequence[int], count: int = 1) -> Floats:
-        """Regret of all other shapes, each served by the config that is best for its nearest tuned shapes together."""
-        others = [i for i in range(len(self.shapes)) if i not in tuned]
-        return np.array(
-            [self.regret(i, int(self.slower[self.near(i, tuned, count)].mean(axis=0).argmin())) for i in others]
-        )
-
-
 def bucket(shape: Shape) -> Shape:
     """Sizes rounded up to powers of two."""
-    m, n, k = (1 << (size - 1).bit_length() for size in shape)
-    return m, n, k
+    return tuple(1 << (size - 1).bit_length() for size in shape)
 
 
 def apart(table: Table, count: int) -> list[int]:
@@ -208,7 +122,7 @@ def bucketed(table: Table) -> dict[str, Any]:
     between = [i for i, shape in enumerate(table.shapes) if shape not in tops and bucket(shape) in tops]
     best = table.slower.argmin(axis=1)
     found = [table.regret(i, int(best[tops[bucket(table.shapes[i])]])) for i in between]
-    return {"size": len(tops)} | regrets(np.array(found))
+    return {"size": len(tops)} | regrets(np.array(found or [0.0]))
 
 
 def one_for_all(table: Table) -> dict[str, float]:
@@ -263,30 +177,6 @@ def figures_of(table: Table, draws: int) -> dict[str, Any]:
     }
 
 
-def record_table(path: Path, kernel: tw.Tuned, shapes: Sequence[Shape]) -> None:
-    """Time the space of a matrix product on every shape, and keep the table."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    configs, rows = list(kernel.space), []
-    for m, n, k in shapes:
-        recorder.say(f"{m} x {n} x {k}")
-        job = kinds.Job(kernel, kinds.normal((m, k), (k, n)), kinds.floats(m, n), np.matmul)
-        folder = kernel.kernel.cache / "recording" / f"shape-{m}-{n}-{k}-{job.mark}"
-        folder.mkdir(parents=True, exist_ok=True)
-        built = recorder.build_all(job, configs, folder / "builds.jsonl")
-        timed = recorder.time_all(job, built, folder, PASSES)
-        if timed.wrong or any(one.refused for one in built):
-            raise ValueError(f"some configs fail on {m} x {n} x {k}")
-        for config, seconds in zip(configs, timed.seconds * 1e3, strict=True):
-            halves = {"choose_ms": seconds[::2].min(), "judge_ms": seconds[1::2].min()}
-            rows.append({"M": m, "N": n, "K": k, **config, **{name: recorder.short(x) for name, x in halves.items()}})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
-    about = {"kernel": "gemm", "device": recorder.device_name(), "compiler": kernel.backend.compiler[1]}
-    path.with_suffix(".json").write_text(json.dumps(about | {"flags": kinds.FLAGS}, indent=1) + "\n")
-
-
 def lines(said: dict[str, Any]) -> list[str]:
     """For people."""
 
@@ -308,29 +198,56 @@ def lines(said: dict[str, Any]) -> list[str]:
     return made
 
 
+def kernel_figures(table: Table, *, quick: bool) -> dict[str, Any]:
+    """What one recorded kernel says."""
+    found = figures_of(table, 20 if quick else 200)
+    if len(table.shapes) > TUNED:
+        found |= joint_figures(table, list(drawn(table, TUNED, 4 if quick else 24)), 1 if quick else 5)
+    return found
+
+
+def worst(kernels: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The figures that have goals, of the kernel that does worst in each."""
+    names = [goal.figure for goal in GOALS]
+    found = {name: [one[name] for one in kernels.values() if name in one] for name in names}
+    return {name: max(values) for name, values in found.items() if values}
+
+
+def report_kernel(report: Report, name: str, said: dict[str, Any]) -> None:
+    report.lines += [f"{name}:", *lines(said)]
+    if "untuned_mean" in said:
+        report.lines += joint_lines(said)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read or record, compute, report."""
-    usual = KEPT / f"gemm-{recorder.device_name()}.parquet"
     takes = parser(__doc__)
-    takes.add_argument("--record", action="store_true", help="make the table anew on this machine")
-    takes.add_argument("--table", type=Path, metavar="FILE", help="the recorded table")
-    takes.add_argument("--plot", type=Path, metavar="FILE", help="draw it, too")
+    takes.add_argument("--record", action="store_true", help="make the tables anew on this machine")
+    takes.add_argument("--only", choices=KERNELS, help="one kernel")
+    takes.add_argument("--passes", type=int, default=PASSES, help="of a recording")
+    takes.add_argument("--table", type=Path, metavar="FILE", help="a table that is kept elsewhere")
+    takes.add_argument("--plot", type=Path, metavar="FILE", help="draw a kernel, too: the only one, or the product")
     given = takes.parse_args(arguments)
-    path = given.table or (usual if given.record else next(iter(sorted(KEPT.glob("*.parquet"))), usual))
+    names = [given.only] if given.only else list(KERNELS)
+    usual = {name: KEPT / f"{name}-{recorder.device_name()}.parquet" for name in names}
     if given.record:
-        record_table(path, gemm, [shape for pair in SHAPES for shape in pair])
-    report = Report()
-    table = Table.read(path)
-    report.figures = figures_of(table, 20 if given.quick else 200)
-    report.lines = lines(report.figures)
-    if len(table.shapes) > TUNED:
-        together = joint_figures(table, list(drawn(table, TUNED, 4 if given.quick else 24)), 1 if given.quick else 5)
-        report.figures |= together
-        report.lines += joint_lines(together)
+        for name, path in usual.items():
+            record_table(path, KERNELS[name], given.passes)
+    paths = (
+        {"table": given.table} if given.table else {n: p for n in names for p in sorted(KEPT.glob(f"{n}-*.parquet"))}
+    )
+    report, kernels = Report(), {}
+    for name, path in paths.items():
+        kernels[name] = kernel_figures(Table.read(path), quick=given.quick)
+        report_kernel(report, name, kernels[name])
+    asked = length_figures(1000 if given.quick else 10_000)
+    looked_up = lookup_figures(5 if given.quick else 25)
+    report.figures = worst(kernels) | {"kernels": kernels} | asked | looked_up
+    report.lines += [length_line(asked), lookup_line(looked_up)]
     if given.plot:
         from shapes_plot import draw
 
-        draw(given.plot, report.figures)
+        draw(given.plot, next(iter(kernels.values())))
     return report.finish(GOALS, as_json=given.json)
 
 

@@ -1,9 +1,9 @@
 """Figures of `benchmarks/shapes.py` about all shapes together: a joint model, a cover, a rule, and where trials go.
 
 - `untuned`: eight shapes are tuned, which ones is decided one after the other; the others get what the model predicts.
-- `trials`: until the mean regret over all shapes is 5 %. `joint`: three random configs of each shape, then rounds in
-  which the half of the shapes of which most is expected get a trial each. `alone`: every shape tries the best configs
-  of its nearest shapes, then what a model of its own trials proposes. Its seeds come from shapes that are tuned
+- `trials`: until the mean regret over all shapes is 5 %. `joint`: as `tunewright tune --shapes` does it; a shape that
+  was not tried yet has the first config of the space. `alone`: every shape tries the best configs of its nearest
+  shapes, then what a model of its own trials proposes. Its seeds come from shapes that are tuned
   completely, and nothing is charged for that.
 - `cover`: the fewest configs of which each shape has one within 5 % of its best; `rule`: a tree that chooses between
   them. `unseen`: of each shape, with the rule of the others.
@@ -21,17 +21,18 @@ from numpy.typing import NDArray
 from tunewright.shapes.cover import Cover, cover
 from tunewright.shapes.features import Features
 from tunewright.shapes.joint_model import JointModel
-from tunewright.shapes.rules import ShapeRule, fit_rule
-from tunewright.shapes.selection import expected_gains, replay_order, trials_to_make
+from tunewright.shapes.planning import TrialPlan
+from tunewright.shapes.rules import fit_rule
+from tunewright.shapes.selection import expected_gains, replay_order
 from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
+from tunewright.spaces.shape_rule import ShapeRule
 
 if TYPE_CHECKING:
-    from shapes import Table
+    from shapes_table import Table
 
 TUNED = 8
 WITHIN = 0.05
-FIRST_TRIALS = 3
 NEIGHBOURS = 4
 
 Floats = NDArray[np.float64]
@@ -41,7 +42,7 @@ def shape_table(table: Table, tried: NDArray[np.bool_] | None = None) -> ShapeTa
     """What is chosen by, all of it or only what was tried."""
     seconds = table.chosen_by if tried is None else np.where(tried, table.chosen_by, np.nan)
     weights = np.ones(len(table.shapes))
-    return ShapeTable(("M", "N", "K"), tuple(table.shapes), tuple(table.configs), seconds, weights)
+    return ShapeTable(table.names, tuple(table.shapes), tuple(table.configs), seconds, weights)
 
 
 def mean_and_worst(name: str, found: Floats) -> dict[str, float]:
@@ -76,25 +77,18 @@ def reached(table: Table, tried: NDArray[np.bool_]) -> float:
 
 def joint_trials(table: Table, seed: int) -> int:
     """Trials until the mean regret is near, if every trial informs all shapes."""
-    rng, grid = np.random.default_rng(seed), table.chosen_by.shape
-    tried = np.zeros(grid, dtype=bool)
-    for row in tried:
-        row[rng.choice(grid[1], FIRST_TRIALS, replace=False)] = True
-    features, choice, chosen_at = Features(3, table.configs), None, 0
-    while reached(table, tried) > WITHIN and not tried.all():
-        known = shape_table(table, tried)
-        if tried.sum() >= 2 * chosen_at:
-            choice, chosen_at = None, int(tried.sum())
-        model = JointModel(known, features, choice)
-        choice = model.choice
-        for shape, config in trials_to_make(known, grid[0] // 2, model):
-            tried[shape, config] = True
-    return int(tried.sum())
+    tried = np.zeros(table.chosen_by.shape, dtype=bool)
+    plan = TrialPlan(shape_table(table, tried), seed=seed)
+    while reached(table, tried) > WITHIN and (wanted := plan.next()):
+        for place in wanted:
+            tried[place] = True
+            plan.seconds[place] = table.chosen_by[place]
+    return int(tried.sum()) if reached(table, tried) <= WITHIN else tried.size
 
 
 def alone_trials(table: Table, seed: int) -> int:
     """Trials until the mean regret is near, if each shape is tuned by itself, from the seeds of its neighbours."""
-    rng, features = np.random.default_rng(seed), Features(3, table.configs)
+    rng, features = np.random.default_rng(seed), Features(len(table.names), table.configs)
     searches = [own_search(table, shape, features, rng) for shape in range(len(table.shapes))]
     tried = np.zeros(table.chosen_by.shape, dtype=bool)
     while not tried.any() or (reached(table, tried) > WITHIN and not tried.all()):

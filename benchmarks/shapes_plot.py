@@ -21,7 +21,7 @@ def draw(path: Path, figures: dict[str, Any]) -> None:
 
     figure = Figure(figsize=(13, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
-    figure.suptitle(f"A gemm in C, {figures['shapes']} shapes, {figures['configs']} configs", fontsize=12)
+    figure.suptitle(f"A kernel in C, {figures['shapes']} shapes, {figures['configs']} configs", fontsize=12)
     curves(left, figures)
     seeds(right, figures)
     for axes in (left, right):

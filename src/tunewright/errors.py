@@ -8,6 +8,7 @@ TunewrightError
 │   └── ScheduleError a step of a schedule is wrong, or cannot be applied to its payload
 ├── NoDecision        no decision is stored for a key, and the mode forbids tuning
 ├── NothingWorked     every config of a run failed
+├── NotInvariant      no configs give all sizes of a dimension the same bits
 ├── DeviceLost        a config left the device unusable for this process
 ├── Sealed            something was compiled, measured or missed after this process was sealed
 ├── PluginError       a named plugin is missing or broken
@@ -51,6 +52,10 @@ class NoDecision(TunewrightError):
 
 class NothingWorked(TunewrightError):
     """Raised when every config of a search failed."""
+
+
+class NotInvariant(TunewrightError):
+    """Raised when no configs give rows the same bits at all sizes of a dimension; names the knob that changes them."""
 
 
 class DeviceLost(TunewrightError):

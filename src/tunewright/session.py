@@ -177,7 +177,9 @@ class Session:
             answer = self.store.agree_on(problem.key, answer)
         self.counts[str(answer.tier)] += 1
         self.chosen[problem.key] = answer.config
-        if answer.tier not in fallback.SAME_QUESTION_TIERS and self.mode is not Mode.OFF:
+        if answer.tier is Tier.RULE:
+            log.info("%s", fallback.describe_fallback(self.store, problem, answer))
+        elif answer.tier not in fallback.SAME_QUESTION_TIERS and self.mode is not Mode.OFF:
             message = fallback.describe_fallback(self.store, problem, answer)
             SEAL.check("misses", message.rstrip("."))
             log.warning("%s", message)

@@ -18,7 +18,11 @@ def shapes(monkeypatch):
     import shapes
 
     yield shapes
-    for name in ("shapes", "shapes_joint", "record_spaces", "space_kinds", "figures"):
+    for name in [name for name in sys.modules if name.startswith("shapes")] + [
+        "record_spaces",
+        "space_kinds",
+        "figures",
+    ]:
         sys.modules.pop(name, None)
 
 
@@ -64,9 +68,8 @@ def test_luck_in_choosing_is_paid_in_judging(shapes, table) -> None:
 
 
 def test_the_recorded_table_reads_and_its_figures_hang_together(shapes) -> None:
-    paths = sorted((PROJECT / "spaces" / "shapes").glob("*.parquet"))
-    assert paths
-    read = shapes.Table.read(paths[0])
+    (path,) = (PROJECT / "spaces" / "shapes").glob("gemm-*.parquet")
+    read = shapes.Table.read(path)
     assert read.chosen_by.shape == (len(read.shapes), len(read.configs)) == read.judged_by.shape
     assert (read.judged_by > 0).all()
     said = shapes.figures_of(read, 5)
@@ -93,12 +96,33 @@ def test_all_shapes_together_beat_their_neighbors_on_the_recorded_table(shapes, 
 
     assert shapes.main(["--quick", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["untuned_mean"] < said["table_8"]["apart"]["mean"] / 1.5
-    assert said["untuned_random_mean"] < said["table_8"]["random"]["mean"] / 1.5
+    gemm = said["kernels"]["gemm"]
+    assert gemm["untuned_mean"] < gemm["table_8"]["apart"]["mean"] / 1.5
+    assert gemm["untuned_random_mean"] < gemm["table_8"]["random"]["mean"] / 1.5
     assert said["trials_ratio"] < 1
+    assert said["p95"] < 0.08
     assert said["cover_configs"] <= 8
-    assert said["cover_is_smallest"]
+    assert gemm["cover_is_smallest"]
     assert said["rule_extra"] <= 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["layernorm", "direct"])
+def test_the_recorded_kernels_are_right_on_odd_shapes(shapes, name) -> None:
+    from tunewright.model.signature import Signature
+
+    recorded = shapes.KERNELS[name]
+    assert len(recorded.shapes) >= 24
+    configs = list(recorded.job(*recorded.shapes[0]).kernel.space)
+    for shape in recorded.shapes[1::9]:
+        job = recorded.job(*shape)
+        kernel, args = job.kernel, job.args()
+        expected = job.reference(*(array.astype(np.float64) for array in args[:-1]))
+        for config in configs[::23]:
+            built = kernel.backend.build(kernel.kernel, config, Signature.of(kernel.parameters, args))
+            args[-1].fill(np.nan)
+            kernel.backend.load(kernel.kernel, built)(*args)
+            assert np.allclose(args[-1], expected, rtol=1e-4, atol=1e-3), (shape, config)
 
 
 @pytest.mark.slow

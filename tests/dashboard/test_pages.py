@@ -9,6 +9,8 @@ from sample_store import BEST, DIAGNOSIS, EVIL, FILED, PREBUILD, SCHEDULE, TRIAL
 
 from tunewright.dashboard import PAGES, STATIC, ReportLimits, SavedReport, Views, not_found, render_report
 from tunewright.errors import SettingsError, StoreError
+from tunewright.model.trial import Timing, Trial
+from tunewright.spaces.config import Config
 from tunewright.stores.memory import MemoryStore
 from tunewright.stores.sqlite import SqliteStore
 from tunewright.testing.keys import DECISION
@@ -16,7 +18,8 @@ from tunewright.torch.report.compile_report import as_dict
 
 DIGEST = key().digest
 EVERY = [
-    ("/", {}), ("/kernel", {"name": "gemm"}), ("/kernel", {"name": EVIL}), ("/decision", {"key": DIGEST}),
+    ("/", {}), ("/kernel", {"name": "gemm"}), ("/shapes", {"name": "gemm"}),
+    ("/kernel", {"name": EVIL}), ("/decision", {"key": DIGEST}),
     ("/decision", {"key": key(kernel=EVIL).digest}), ("/decision", {"key": key(2048).digest}), ("/explore", {}),
     ("/explore", {"key": DIGEST}), ("/strategies", {}), ("/strategies", {"key": DIGEST}), ("/races", {}),
     ("/race", {"key": DIGEST}), ("/resources", {}), ("/resources", {"name": FILED[0].name}), ("/schedules", {}),
@@ -128,6 +131,18 @@ def test_the_overview_says_what_is_tuned_gained_missing_and_stale(views) -> None
     ):
         assert said in text, said
     assert "toolchain.compiler was gcc 11" in text
+
+
+def test_shapes_are_shown_by_the_configs_of_their_cover_with_the_rule() -> None:
+    store = MemoryStore()
+    for m, times in {4: (1.0, 2.0), 8: (1.0, 1.5), 64: (3.0, 1.0), 500: (4.0, 1.02)}.items():
+        store.record(key(m), [Trial(Config(x=x), Timing((t,), "cpu")) for x, t in enumerate(times)])
+    read = page(Views(store), "/shapes", name="gemm")
+    for said in ("configs2of 2, each shape within 5%", "M ≤ 22", "x=0", "200.0%", "0.0% ◆", "Regret by shape"):
+        assert said in read.text, said
+    assert "/shapes?name=gemm" in [one.get("href") for one in page(Views(store), "/kernel", name="gemm").all("a")]
+    assert 'data-path="/shapes?name=gemm"' in render_report(Views(store))
+    assert PAGES["/shapes"](Views(store), {"name": "absent"}).status == 404
 
 
 def test_misses_are_by_time_at_stake_and_coverage_by_tier(views) -> None:

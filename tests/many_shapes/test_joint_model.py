@@ -116,3 +116,17 @@ def test_features_take_any_knob() -> None:
     assert np.isfinite(rows).all()
     assert features.base <= (MAX_LEVELS + 4) * 5 + 4 * MAX_LEVELS + 4
     assert features.columns([1])[features.base :] == list(range(features.base + 4, features.base + 8))
+
+
+def test_what_the_features_leave_over_is_carried_to_shapes_nearby(modeled) -> None:
+    """One config is much faster on large M for a reason that no feature has: only its residuals can say so."""
+    odd = next(
+        i for i, config in enumerate(modeled.configs) if config["TM"] == 4 and config["TN"] == 16 and config["PACK"]
+    )
+    seconds = modeled.seconds.copy()
+    seconds[[i for i, (m, _) in enumerate(modeled.shapes) if m >= 17], odd] *= 0.4
+    table = ShapeTable(modeled.names, modeled.shapes, modeled.configs, seconds, modeled.weights)
+    model = JointModel(table.only([i for i, (m, _) in enumerate(table.shapes) if m != 64]))
+    assert model.choice.reach is not None
+    assert model.best((64, 96)) == odd
+    assert model.best((3, 96)) != odd

@@ -7,8 +7,9 @@ import pytest
 
 from tunewright.errors import SettingsError, WireError
 from tunewright.shapes.cover import cover
-from tunewright.shapes.export import from_json, to_c_header, to_json, to_python, to_triton
-from tunewright.shapes.rules import RuleLeaf, RuleSplit, ShapeRule, fit_rule
+from tunewright.shapes.export import from_json, to_c_header, to_json, to_moe_rows, to_python, to_triton
+from tunewright.shapes.rules import fit_rule
+from tunewright.spaces.shape_rule import RuleLeaf, RuleSplit, ShapeRule
 
 SIZES = np.random.default_rng(3).integers(1, 400, (300, 2)).tolist()
 
@@ -34,9 +35,9 @@ def test_json_of_others_is_checked(rule) -> None:
     with pytest.raises(WireError, match="no rule"):
         from_json('{"kernel": 3}')
     with pytest.raises(WireError, match="'Q'"):
-        from_json(to_json(ShapeRule("toy", ("M",), RuleSplit("Q", 3, RuleLeaf({}, ()), RuleLeaf({}, ())))))
+        from_json(to_json(rule).replace('"size": "M"', '"size": "Q"'))
     with pytest.raises(WireError, match="bucket"):
-        from_json(to_json(ShapeRule("toy", ("M",), RuleLeaf({}, ((1, 2),)))))
+        from_json(to_json(ShapeRule("toy", ("M", "N"), RuleLeaf({}, ((1, 2),)))).replace('"N"\n', '"N", "K"\n'))
     with pytest.raises(WireError, match="no rule"):
         from_json('{"kernel":"a","sizes":["M"],"tree":' + '{"is":"split","size":"M","at_most":1,"low":' * 5000)
 
@@ -108,3 +109,14 @@ def test_names_that_no_language_takes_are_refused() -> None:
         to_python(ShapeRule("3d", ("M",), RuleLeaf({}, ())))
     with pytest.raises(SettingsError, match="rename"):
         to_c_header(ShapeRule("toy", ("for",), RuleLeaf({}, ())))
+
+
+def test_rows_of_serving_engines_have_only_what_was_verified() -> None:
+    low, high = RuleLeaf({"BLOCK_SIZE_M": 16}, ((1, 64), (16, 64))), RuleLeaf({"BLOCK_SIZE_M": 64}, ((64, 64),))
+    rule = ShapeRule("moe", ("M", "N"), RuleSplit("M", 16, low, high))
+    rows = json.loads(to_moe_rows(rule, [1, 2, 16, 64, 256], {"N": 64}))
+    assert rows == {"1": {"BLOCK_SIZE_M": 16}, "16": {"BLOCK_SIZE_M": 16}, "64": {"BLOCK_SIZE_M": 64}}
+    with pytest.raises(SettingsError, match="'N' is missing"):
+        to_moe_rows(rule, [1], {})
+    with pytest.raises(SettingsError, match="serves none"):
+        to_moe_rows(rule, [4096], {"N": 64})

@@ -1,11 +1,14 @@
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
 from tunewright.errors import SettingsError
-from tunewright.shapes.cover import cover, curve
-from tunewright.shapes.table import ShapeTable
+from tunewright.model.trial import Timing, Trial
+from tunewright.report.cover_plot import draw
+from tunewright.shapes.cover import cover, curve, probability_within
+from tunewright.shapes.table import ShapeTable, errors_of
 from tunewright.spaces.config import Config
 
 
@@ -65,3 +68,35 @@ def test_the_curve_falls_to_nothing(small) -> None:
     assert points[2].mean == points[2].worst == 0
     weighted = ShapeTable(small.names, small.shapes, small.configs, small.seconds, np.array([0.01, 0.01, 0.01, 9.0]))
     assert curve(weighted, 1)[0].worst == pytest.approx(1.0), "the heavy shape decides"
+
+
+def test_a_noisy_shape_needs_a_config_that_is_surely_near_or_is_called_unsure() -> None:
+    names, shapes, configs = ("M",), ((4,), (8,)), (Config(x=0), Config(x=1))
+    seconds = np.array([[1.0, 1.04], [1.0, 1.04]])
+    still = ShapeTable(names, shapes, configs, seconds, np.ones(2))
+    assert cover(still, 0.05).sure == (1.0, 1.0), "nothing is known of errors"
+    quiet = replace(still, errors=np.full((2, 2), 0.001))
+    assert np.allclose(probability_within(quiet, 0.05), 1.0)
+    noisy = replace(still, errors=np.array([[0.001, 0.001], [0.04, 0.04]]))
+    sure = probability_within(noisy, 0.05)
+    assert sure[1, 0] > 0.8 > sure[1, 1] > 0.3
+    found = cover(noisy, 0.05, confidence=0.99)
+    assert found.configs == (0,)
+    assert [noisy.shapes[i] for i in found.unsure] == [(8,)]
+    assert cover(noisy, 0.05, confidence=0.5).unsure == []
+
+
+def test_errors_of_trials_come_from_their_samples() -> None:
+    rng = np.random.default_rng(0)
+    trials = [Trial(Config(x=0), Timing(tuple(np.exp(rng.normal(0, 0.1, 25)).tolist()), "cpu"))]
+    assert errors_of(trials)[Config(x=0)] == pytest.approx(1.25 * 0.1 / 5, rel=0.4)
+    assert errors_of([Trial(Config(x=0), Timing((1.0, 1.1), "cpu"))]) == {}, "too few to say"
+
+
+@pytest.mark.slow
+def test_the_curve_is_drawn(modeled, tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    draw(tmp_path / "curve.svg", curve(modeled), "configs for $shapes$", 3)
+    assert "<svg" in (tmp_path / "curve.svg").read_text()
+    with pytest.raises(SettingsError, match=r"\.png or \.svg"):
+        draw(tmp_path / "curve.txt", curve(modeled), "", 3)

@@ -3,9 +3,10 @@ import pytest
 
 from tunewright.errors import SettingsError
 from tunewright.shapes.cover import cover
-from tunewright.shapes.rules import RuleLeaf, RuleSplit, ShapeRule, fit_rule, rule_lines, verified_buckets
-from tunewright.shapes.table import ShapeTable, bucket_of
+from tunewright.shapes.rules import fit_rule, rule_lines, verified_buckets
+from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
+from tunewright.spaces.shape_rule import RuleLeaf, RuleSplit, ShapeRule, bucket_of
 
 
 def regret_of(rule: ShapeRule, table: ShapeTable) -> np.ndarray:
@@ -16,14 +17,14 @@ def regret_of(rule: ShapeRule, table: ShapeTable) -> np.ndarray:
 def test_a_rule_splits_where_configs_change(small) -> None:
     rule = fit_rule(cover(small, 0.05), "toy")
     assert isinstance(rule.tree, RuleSplit)
-    assert (rule.tree.size, rule.tree.at_most, rule.depth) == ("M", 8, 1)
+    assert (rule.tree.size, rule.tree.at_most, rule.depth) == ("M", 22, 1)
     assert rule.config({"M": 3}) == Config(x=2)
     assert rule.config({"M": 300}) == Config(x=1)
     assert [leaf.shapes for leaf in rule.leaves()] == [2, 2]
     assert rule_lines(rule) == [
-        "M <= 8:",
+        "M <= 22:",
         "  x=2  (2 shapes, 3.0% slower than with the best)",
-        "M > 8:",
+        "M > 22:",
         "  x=1  (2 shapes, 0.0% slower than with the best)",
     ]
 

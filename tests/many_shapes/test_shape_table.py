@@ -5,8 +5,9 @@ import pytest
 from tunewright.errors import SettingsError
 from tunewright.model.signature import Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
-from tunewright.shapes.table import ShapeTable, bucket_of, cells_of
+from tunewright.shapes.table import ShapeTable, cells_of
 from tunewright.spaces.config import Config
+from tunewright.spaces.shape_rule import bucket_of
 from tunewright.stores.memory import MemoryStore
 from tunewright.testing.keys import KEY, other_key
 

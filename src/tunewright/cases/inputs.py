@@ -75,7 +75,8 @@ class Scalar(msgspec.Struct, frozen=True, tag="scalar"):
 class Inputs(msgspec.Struct, frozen=True):
     """Recipes for arguments, or only named sizes for the kernel's own `inputs=` function.
 
-    `case` is the number of the declared case, -1 if there is none, and `weight` its weight.
+    `case` is the number of the declared case, -1 if there is none, and `weight` its weight. With `rows`, only the
+    results for these rows are asked for, and arguments are cut from larger ones: see `kernel.probing`.
     """
 
     args: tuple[Array | Scalar, ...] = ()
@@ -83,6 +84,7 @@ class Inputs(msgspec.Struct, frozen=True):
     seed: int = 0
     case: int = -1
     weight: float = 1.0
+    rows: tuple[tuple[int, ...], ...] = ()
 
     @property
     def nbytes(self) -> int:

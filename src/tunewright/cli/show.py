@@ -50,6 +50,8 @@ def show(kernel: str | None, plot: Path | None, prefix: str, **options: Any) -> 
 def _row(decision: Decision) -> list[str]:
     key, evidence = decision.key, decision.evidence
     sizes = " ".join(f"{name}={size}" for name, size in key.signature.dims.items()) or ", ".join(key.signature.args)
+    if evidence is not None and evidence.rule is not None:
+        sizes = f"a rule over {', '.join(evidence.rule.sizes)}"
     if evidence is None:
         return [key.kernel, sizes, str(key.device), str(decision.config), "", "", "", "", key.digest[:10]]
     gain = formatting.ratio(evidence.gain) if evidence.gain else "-"

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 @click.argument("targets", nargs=-1, metavar="TARGET", shell_complete=complete_target)
 @click.option("--recorded", is_flag=True, help="Tune what mode=record found missing, what cost most time first.")
 @shape_option
+@click.option("--shapes", "place", metavar="FILE|recorded",
+              help="Tune many shapes within one budget: those of a file, or those that mode=record found.")  # fmt: skip
 @dtype_option
 @click.option("--budget", help="Limit of a search: 200 (trials), 60s, 5m, 1h, or both: 200,5m.")
 @click.option("--strategy", help="Search strategy: portfolio, random, exhaustive, ... or a plugin.")
@@ -62,11 +64,14 @@ if TYPE_CHECKING:
 @click.option("--fresh", is_flag=True, help="Start over: repeat what earlier runs tried.")
 @store_option
 @json_option
-def tune(targets: tuple[str, ...], shapes: tuple[str, ...], **options: Any) -> None:
+def tune(targets: tuple[str, ...], shapes: tuple[str, ...], place: str | None, **options: Any) -> None:
     """Find the best config of a kernel and store it.
 
     TARGET is FILE.py:NAME or module:NAME. Trials of an earlier, interrupted run are not repeated. Ctrl-C keeps what
     was found.
+
+    With --shapes, a model over shape and config decides where the next trial goes, so that the shapes that come most
+    get fast configs first; the budget is that of all shapes together.
 
     With --recorded, each TARGET is a file, a module or a kernel in one. What a store recorded is tuned only if it is
     a kernel of these: the store says what is missing, not what to run.
@@ -86,7 +91,15 @@ def tune(targets: tuple[str, ...], shapes: tuple[str, ...], **options: Any) -> N
     else:
         kernel = load_tunable(targets[0])
         use_dtype(kernel, dtype)
-        calls = (kernel.example(sizes) for sizes in resolve_sizes(kernel, shapes))
+        if place is not None:
+            from tunewright.cli.tune_shapes import tune_shapes  # noqa: PLC0415 - an extension
+
+            tune_shapes(kernel, place, options)
+            return
+        sizes_to_tune = resolve_sizes(kernel, shapes)
+        if getattr(kernel.declaration, "invariant", ()):  # they are tuned together
+            kernel.declaration = msgspec.structs.replace(kernel.declaration, shapes=sizes_to_tune)
+        calls = (kernel.example(sizes) for sizes in sizes_to_tune)
         tune_calls(kernel, calls, options, partial(_show, as_json=options["as_json"]))
         return
     _show(answers, as_json=options["as_json"])

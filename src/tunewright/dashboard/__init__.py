@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tunewright.dashboard import bundles, campaigns, explorer, kernel, overview, races, reports, search, single_file
+from tunewright.dashboard import (
+    bundles,
+    campaigns,
+    explorer,
+    kernel,
+    overview,
+    races,
+    reports,
+    search,
+    shapes,
+    single_file,
+)
 from tunewright.dashboard.assets import STATIC
 from tunewright.dashboard.layout import (
     POLICY,
@@ -22,6 +33,7 @@ PAGE_RENDERERS: dict[str, PageRenderer] = {
     "/": overview.overview,
     "/kernel": kernel.kernel,
     "/decision": kernel.decision,
+    "/shapes": shapes.shapes,
     "/explore": explorer.explore,
     "/strategies": search.strategies,
     "/races": races.races,

@@ -41,6 +41,8 @@ def kernel(views: Views, query: Query) -> PageContent:
     ]  # fmt: skip
     heads = ("key", "arguments", "device", "config", "time", "gain", "when")
     body = [components.cards(facts)]
+    if views.has_shapes(name):
+        body.append(components.link_list([link("Shapes by configs, and a rule", "/shapes", name=name)]))
     if decisions:
         body += [_matrix(decisions), components.section("Decisions", table("Decisions", heads, rows, numbers=(4,)))]
     if counts:

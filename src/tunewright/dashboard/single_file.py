@@ -92,6 +92,7 @@ def page_addresses(views: Views, limits: ReportLimits) -> Iterator[PageAddress]:
     """Yields the address of every page of the file."""
     yield from (PageAddress(path, {}) for path in NAVIGATION)
     yield from (PageAddress("/kernel", {"name": name}) for name in views.kernels()[: limits.kernels])
+    yield from (PageAddress("/shapes", {"name": n}) for n in views.kernels()[: limits.kernels] if views.has_shapes(n))
     for decision in views.decisions()[: limits.keys]:
         yield PageAddress("/decision", {"key": decision.key.digest})
     for count in views.trial_counts()[: limits.spaces]:

@@ -130,6 +130,10 @@ class Views:
         )
         return [decision for decision in decisions if kernel in (None, decision.key.kernel)]
 
+    def has_shapes(self, kernel: str) -> bool:
+        """Whether trials of several shapes of a kernel can be compared."""
+        return sum(bool(count.key.signature.dims) for count in self.trial_counts(kernel)) > 1
+
     def decision(self, key: Key) -> Decision | None:
         """Returns the current decision of a key."""
         decisions = (decision for decision in self.decisions(key.kernel) if decision.key == key)

@@ -23,6 +23,10 @@ class Buckets:
     def __iter__(self) -> Iterator[str]:
         return iter(self._edges)
 
+    def tops(self, name: str) -> tuple[int, ...]:
+        """Returns the edges of a dimension; none if it is not rounded, or to any power of two."""
+        return self._edges.get(name) or ()
+
     def __call__(self, name: str, size: int) -> int:
         """Returns the bucket of `size`: the smallest edge not below it; sizes beyond the last edge share it."""
         if name not in self._edges:

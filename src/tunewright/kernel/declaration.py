@@ -40,6 +40,8 @@ class TuneOptions(TypedDict, total=False):
     - `shapes`: sizes to tune ahead of time from the command line.
     - `buckets`: named dimensions to round up, so that few sizes are tuned: `{"M": "pow2", "N": [64, 512]}`. A config is
       verified at the size of its bucket: the kernel itself must be right at every size in it.
+    - `invariant`: named dimensions on which the results of a row must not depend, bit for bit: `["M"]`. All sizes of
+      them get configs whose results are equal; part of the key.
     - `seeds`: configs to try first: a list, a JSON file with a list, or a function of the named sizes.
     - `threads`: how many threads the kernel uses; determines the clock, and is part of the key.
     - `regime`: how it will be called: "hot" (repeatedly), in "context" (between other work) or "cold"; part of the key.
@@ -62,6 +64,7 @@ class TuneOptions(TypedDict, total=False):
     cases: Sequence[Case]
     shapes: Sequence[Mapping[str, int]]
     buckets: Mapping[str, Sequence[int] | str]
+    invariant: Sequence[str]
     seeds: Seeds
     threads: int
     regime: Literal["hot", "context", "cold"]
@@ -86,6 +89,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     cases: Sequence[Case] = ()
     shapes: Sequence[Mapping[str, int]] = ()
     buckets: Mapping[str, Sequence[int] | str] = {}
+    invariant: Sequence[str] = ()
     seeds: Seeds = ()
     threads: int = 1
     regime: Literal["hot", "context", "cold"] = "hot"
@@ -130,6 +134,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         mode = {"threads": str(self.threads), "regime": str(self.regime), "check": self._check()}
         if self.numerics:
             mode["numerics"] = ", ".join(sorted(self.numerics))
+        if self.invariant:
+            mode["invariant"] = ", ".join(sorted(self.invariant))
         if self.cases:
             makers = [function_digest(case.inputs) for case in self.cases if case.inputs]
             mode["cases"] = digest(*map(repr, self.cases), *makers)[:12]

@@ -55,6 +55,10 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: _is_list(value) and all(map(_is_mapping, value)),
         'a list of named sizes: shapes=[{"N": 4096}]',
     ),
+    "invariant": (
+        lambda value: _is_list(value) and all(isinstance(name, str) for name in value),
+        'a list of named dimensions: invariant=["M"]',
+    ),
     "buckets": (_is_mapping, 'edges by dimension: buckets={"M": "pow2"}'),
     "seeds": (
         lambda value: callable(value) or isinstance(value, str | Path | Iterable),

@@ -54,6 +54,9 @@ def check_names(kernel: DeclaredKernel) -> None:
             raise SpaceError(_not_taken(kernel.name, unknown[0], parameters))
         if parameters[: len(own)] != own:
             raise SpaceError(f"{kernel.name}: knobs come after the other arguments, best after a *")
+    if strange := [name for name in kernel.declaration.invariant if name not in kernel.dims]:
+        known_dims = ", ".join(kernel.dims) or "no named dimensions"
+        raise SignatureError(f"invariant names {strange[0]!r}; {kernel.name} has {known_dims}")
     unknown_sizes = [n for case in kernel.declaration.cases for n in case.sizes if n not in kernel.dims]
     if unknown_sizes:
         raise SignatureError(

@@ -229,13 +229,22 @@ class Tuned(Shown, Generic[P, R]):
         return decision
 
     def _search(self, problem: Problem, args: Sequence[Any], budget: Budget | None, **options: bool) -> Decision:
+        if not self.declaration.invariant:
+            return self.search(problem, args, budget, **options)
+        from tunewright.kernel.invariance import tune_invariant  # noqa: PLC0415 - only for invariant=
+
+        return tune_invariant(self, problem, args, budget, **options)
+
+    def search(self, problem: Problem, args: Sequence[Any], budget: Budget | None, **options: bool) -> Decision:
+        """Searches a problem of this kernel, whatever is stored; `tune` is for users."""
         program: ProgramRace | None = None
         if self.declaration.program:
             from tunewright.kernel.program import program_race  # noqa: PLC0415 - only needed for programs
 
             program = program_race(self, problem.key)
         attempt = self.attempt(self.cases_like(args))
-        seeds = load_seeds(self.declaration.seeds, self.space, problem.key.signature.dims)
+        declared = load_seeds(self.declaration.seeds, self.space, problem.key.signature.dims)
+        seeds = (*problem.seeds, *(seed for seed in declared if seed in problem.space))
         backend_features = getattr(self.backend, "features", None)
         features = backend_features(self.kernel, problem.key.signature) if backend_features else ()
         space = problem.space.with_features(features) if features else problem.space
@@ -319,7 +328,7 @@ class Tuned(Shown, Generic[P, R]):
 
         make, target = partial(self.make_evaluator, cases, cache), self.target()
         attempt = IsolatedAttempt(make, tuple(cases), cache, target, self.declaration.threads, session.limits)
-        if hasattr(self.backend, "workload"):
+        if hasattr(self.backend, "workload") or any(case.rows for case in cases):
             attempt = replace(attempt, judged=False)
         return attempt if target or not needs_fresh_workers() else replace(attempt, dumped=self._dump())
 

@@ -24,4 +24,9 @@ def make_workload(tuned: Tuned, cases: Sequence[Inputs], cache: Path) -> Workloa
         own: Workload = tuned.backend.workload(kernel, tuned.default, timing)
         return own
     check = CheckOptions(declaration.reference, declaration.tolerance, declaration.precision == "double")
-    return KernelWorkload(tuned.backend, kernel, tuple(cases), tuned.default, check, timing, tuned.make)
+    parts = tuned.backend, kernel, tuple(cases), tuned.default, check, timing, tuned.make
+    if cases and cases[0].rows:
+        from tunewright.kernel.probing import ProbeWorkload  # noqa: PLC0415 - only for invariant=
+
+        return ProbeWorkload(*parts, dims=tuple(declaration.invariant))
+    return KernelWorkload(*parts)

@@ -12,6 +12,7 @@ from tunewright.lazy_names import lazy_method
 from tunewright.model.conditions import Conditions
 from tunewright.model.key import Key
 from tunewright.spaces.config import Config
+from tunewright.spaces.shape_rule import ShapeRule
 from tunewright.spaces.space import Space
 
 
@@ -21,6 +22,7 @@ class Tier(StrEnum):
     EXACT = "exact"
     ALIAS = "alias"
     BUCKET = "bucket"
+    RULE = "rule"
     NEAREST = "nearest shape"
     ARCHITECTURE = "architecture"
     DEFAULT = "default"
@@ -75,6 +77,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     - `complete`: False if the search was interrupted.
     - `remains`: the strategy's estimate of its regret, the fraction by which the best config may be faster.
     - `notes`: sentences for people, such as "no gain over the default".
+    - `rule`: for a key without sizes, which config serves which shape; times are the median, least and most of shapes.
     """
 
     seconds: float
@@ -97,6 +100,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     conditions: Conditions | None = None
     fingerprint: str = ""
     remains: float | None = None
+    rule: ShapeRule | None = None
 
     @property
     def gain(self) -> float | None:

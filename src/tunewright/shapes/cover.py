@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunewright.errors import SettingsError
+from tunewright.report.cover_plot import CurvePoint
 from tunewright.report.formatting import counted
 from tunewright.shapes.table import Floats, ShapeTable
 from tunewright.spaces.config import Config
+
+DRAWS = 400
+"""How often times are drawn to see what their errors mean for the regret."""
 
 MAX_STEPS = 100_000
 """Steps of the search for a smaller set; beyond it, the set is not known to be the smallest."""
@@ -20,7 +24,8 @@ MAX_STEPS = 100_000
 class Cover:
     """Configs by their place in the table, and which of them serves each shape.
 
-    `regret` is that of each shape with its config. `is_smallest` says whether no smaller set exists.
+    `regret` is that of each shape with its config. `is_smallest` says whether no smaller set exists. `sure` is how
+    likely each shape is within the share, given the errors of its times; below `confidence` where no config is surer.
     """
 
     table: ShapeTable
@@ -28,6 +33,13 @@ class Cover:
     configs: tuple[int, ...]
     serves: tuple[int, ...]
     is_smallest: bool
+    confidence: float
+    sure: tuple[float, ...]
+
+    @property
+    def unsure(self) -> list[int]:
+        """The shapes whose times are too noisy for the confidence."""
+        return [shape for shape, sure in enumerate(self.sure) if sure < self.confidence]
 
     @property
     def regret(self) -> Floats:
@@ -53,33 +65,45 @@ class Cover:
         return self.table.configs[place]
 
 
-@dataclass(frozen=True)
-class CoverPoint:
-    """A point of the curve: so many configs, and the regret with the best of them for each shape."""
-
-    configs: int
-    mean: float
-    worst: float
-
-
-def cover(table: ShapeTable, within: float) -> Cover:
+def cover(table: ShapeTable, within: float, confidence: float = 0.9) -> Cover:
     """Returns the smallest set of configs of which every shape has one within a share of its own best.
 
-    Only a config that was tried on a shape and worked may serve it.
+    Only a config that was tried on a shape and worked may serve it. It must be near with this confidence, as far as the
+    errors of times are known; where no config of a shape is, the surest is taken.
     """
     if not 0 <= within < float("inf"):
         raise SettingsError(f"--within is a share of at least 0, such as 5%; {within} is not")
     table = _tried_part(table)
-    near = table.regret <= within
+    sure = probability_within(table, within)
+    near = sure >= np.minimum(confidence, sure.max(axis=1, keepdims=True))
     masks = {int(c): _mask(near[:, c]) for c in np.flatnonzero(near.any(axis=0))}
     masks = _without_dominated(masks, table.regret)
     greedy = _greedy(masks, (1 << len(near)) - 1)
     found, is_smallest = _Search(masks, len(near), greedy).run()
-    serves = [min(found, key=lambda config: (regret[config], config)) for regret in table.regret]
-    return Cover(table, within, tuple(sorted(found)), tuple(serves), is_smallest)
+    # Of those that are near, the one with the least regret serves.
+    serves = [
+        min(found, key=lambda config: (not near[i, config], regret[config], config))
+        for i, regret in enumerate(table.regret)
+    ]
+    chances = tuple(float(sure[i, config]) for i, config in enumerate(serves))
+    return Cover(table, within, tuple(sorted(found)), tuple(serves), is_smallest, confidence, chances)
 
 
-def curve(table: ShapeTable, most: int = 16) -> list[CoverPoint]:
+def probability_within(table: ShapeTable, within: float) -> Floats:
+    """Returns how likely each config is within a share of the best of each shape, if times vary by their errors."""
+    if table.errors is None:
+        return (table.regret <= within).astype(np.float64)
+    found, rng = np.zeros_like(table.seconds), np.random.default_rng(0)
+    for shape in range(len(table.shapes)):
+        works = np.flatnonzero(table.works[shape])
+        drawn = rng.standard_normal((DRAWS, len(works))) * table.errors[shape, works]
+        drawn += np.log(table.seconds[shape, works])
+        least = drawn.min(axis=1, keepdims=True)
+        found[shape, works] = (drawn <= least + np.log1p(within)).mean(axis=0)
+    return found
+
+
+def curve(table: ShapeTable, most: int = 16) -> list[CurvePoint]:
     """Returns the regret by the number of configs; each config is the one that lowers the mean regret most.
 
     Shapes on which none of the configs was tried count as infinitely slow. It ends where all shapes have their best.
@@ -87,14 +111,14 @@ def curve(table: ShapeTable, most: int = 16) -> list[CoverPoint]:
     table = _tried_part(table)
     weights = table.weights / table.weights.sum()
     best = np.full(len(table.shapes), np.inf)
-    points: list[CoverPoint] = []
+    points: list[CurvePoint] = []
     while len(points) < min(most, len(table.configs)) and best.any():
         served = np.minimum(best[:, None], table.regret)
         unserved = weights @ np.isinf(served)
         means = weights @ np.where(np.isinf(served), 0, served)
         config = int(np.lexsort((means, unserved))[0])
         best = served[:, config]
-        points.append(CoverPoint(len(points) + 1, float(weights @ best), float(best.max())))
+        points.append(CurvePoint(len(points) + 1, float(weights @ best), float(best.max())))
     return points
 
 
@@ -104,7 +128,8 @@ def _tried_part(table: ShapeTable) -> ShapeTable:
     if not len(kept):
         raise SettingsError("no config works on any shape; tune the kernel first: tunewright tune FILE.py:NAME")
     shapes = tuple(table.shapes[i] for i in kept)
-    return ShapeTable(table.names, shapes, table.configs, table.seconds[kept], table.weights[kept])
+    errors = None if table.errors is None else table.errors[kept]
+    return ShapeTable(table.names, shapes, table.configs, table.seconds[kept], table.weights[kept], errors)
 
 
 def _mask(flags: Iterable[bool]) -> int:

@@ -13,8 +13,8 @@ from math import isfinite
 import msgspec
 
 from tunewright.errors import SettingsError, WireError
-from tunewright.shapes.rules import Node, RuleLeaf, ShapeRule
 from tunewright.spaces.config import Value
+from tunewright.spaces.shape_rule import Node, RuleLeaf, ShapeRule
 
 INDENT = "    "
 TEXT = "const char *"
@@ -33,17 +33,11 @@ def to_json(rule: ShapeRule) -> str:
 def from_json(text: str) -> ShapeRule:
     """Returns the rule that `to_json` wrote; it is data, and may come from anywhere."""
     try:
-        rule = msgspec.json.decode(text, type=ShapeRule)
+        return msgspec.json.decode(text, type=ShapeRule)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise WireError(
             f"this is no rule: {error}; write it again with `tunewright cover KERNEL --rule FILE`"
         ) from error
-    for name in _split_sizes(rule.tree):
-        if name not in rule.sizes:
-            raise WireError(f"the rule compares {name!r}, which is not one of its sizes; write it again")
-    if any(len(bucket) != len(rule.sizes) for leaf in rule.leaves() for bucket in leaf.verified):
-        raise WireError(f"a bucket of the rule has not {len(rule.sizes)} sizes; write it again")
-    return rule
 
 
 def to_python(rule: ShapeRule) -> str:
@@ -108,6 +102,22 @@ def to_triton(rule: ShapeRule, default: Mapping[str, Value]) -> str:
             "",
         ]
     )
+
+
+def to_moe_rows(rule: ShapeRule, sizes: Iterable[int], fixed: Mapping[str, int], size: str = "M") -> str:
+    """Returns rows of the tables of vLLM and SGLang: a JSON object with the config of each number of tokens.
+
+    `size` is the one that counts tokens, `fixed` has the others. Only rows whose config was verified are written.
+    """
+    if unknown := {size, *fixed} ^ set(rule.sizes):
+        raise SettingsError(
+            f"the rule has the sizes {', '.join(rule.sizes)}; {sorted(unknown)[0]!r} is missing or strange"
+        )
+    served = {tokens: rule.config({**fixed, size: tokens}) for tokens in sizes}
+    rows = {str(tokens): dict(config) for tokens, config in sorted(served.items()) if config is not None}
+    if not rows:
+        raise SettingsError("the rule serves none of these sizes; tune shapes of their buckets first")
+    return json.dumps(rows, indent=4) + "\n"
 
 
 def to_c_header(rule: ShapeRule) -> str:
@@ -213,10 +223,6 @@ def _python_split(size: str, at_most: int, low: list[str], high: list[str]) -> l
 def _c_split(size: str, at_most: int, low: list[str], high: list[str]) -> list[str]:
     inner = [[INDENT + line for line in side] for side in (low, high)]
     return [f"if ({size} <= {at_most}) {{", *inner[0], "} else {", *inner[1], "}"]
-
-
-def _split_sizes(node: Node) -> list[str]:
-    return [] if isinstance(node, RuleLeaf) else [node.size, *_split_sizes(node.low), *_split_sizes(node.high)]
 
 
 def _identifier(name: str) -> str:

@@ -24,6 +24,9 @@ MAX_PAIRS = 600
 MAX_TILES = 36
 """Numbers that may be tiles; products of two are left out beyond it."""
 
+MAX_KEPT = 64
+"""Shapes whose features are kept, since models are made again and again."""
+
 PER_TILE = 4
 """Features of a size and a tile."""
 
@@ -50,6 +53,7 @@ class Features:
         self.groups = [TileGroup(size, knobs) for knobs in self._tiles for size in range(dimensions)]
         self.base = self._config_only.shape[1] + 2 * dimensions * self._knobs.shape[1]
         self.count = self.base + PER_TILE * len(self.groups)
+        self._kept: dict[tuple[float, ...], Floats] = {}
 
     def columns(self, groups: Sequence[int]) -> list[int]:
         """Returns the columns of the base and of some groups."""
@@ -57,7 +61,15 @@ class Features:
         return [*range(self.base), *(start + i for start in starts for i in range(PER_TILE))]
 
     def of(self, sizes: Floats) -> Floats:
-        """Returns the features of all configs on a shape, a row each."""
+        """Returns the features of all configs on a shape, a row each; those of the last shapes are kept."""
+        place = tuple(sizes.tolist())
+        if place not in self._kept:
+            while len(self._kept) >= MAX_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[place] = self._make(sizes)
+        return self._kept[place]
+
+    def _make(self, sizes: Floats) -> Floats:
         shape = np.concatenate([np.log2(sizes) / 5, 4 / sizes])
         crossed = (self._knobs[:, :, None] * shape).reshape(len(self._knobs), -1)
         tiled = [_division(sizes[group.size], self._tiles[group.knobs]) for group in self.groups]

@@ -2,13 +2,14 @@
 
 The logarithm of a config's time, relative to the mean over the configs of its shape, is a sum over features with a
 ridge penalty. Which tiles divide which sizes is found from the trials: a group of features is added as long as shapes
-that are left out are predicted better with it. So is the penalty chosen. Nothing but trials is used for either.
+that are left out are predicted better with it. So is the penalty chosen, and how far what is left over reaches from
+shape to shape. Nothing but trials is used for any of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from tunewright.errors import SettingsError
 from tunewright.shapes.features import Features
+from tunewright.shapes.residuals import Reach, Residuals, choose_reach
 from tunewright.shapes.table import Floats, ShapeTable
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0)
@@ -53,6 +55,7 @@ class Choice:
     groups: tuple[int, ...]
     penalty: float
     error: float
+    reach: Reach | None = None
 
 
 class JointModel:
@@ -65,7 +68,7 @@ class JointModel:
         self.table = table
         self.features = features or Features(len(table.names), table.configs)
         sums = [_sums_of(self.features, table, shape) for shape in table.tuned]
-        self.choice = choice or _choose(sums, self.features)
+        self.choice = choice or _with_reach(_choose(sums, self.features), table, self.features, sums)
         self._columns = self.features.columns(self.choice.groups)
         total = reduce(add, sums)
         kept = np.ix_(self._columns, self._columns)
@@ -73,6 +76,10 @@ class JointModel:
         self.covariance: Floats = np.linalg.inv(system).astype(np.float64, copy=False)
         self._weights = self.covariance @ total.moment[self._columns]
         self._noise = max(self.choice.error, 1e-6)
+        self._residuals: Residuals | None = None
+        if self.choice.reach is not None:
+            left = residuals_of(table, self.features, self._columns, self._weights[:, None])[0]
+            self._residuals = Residuals(table.sizes[table.tuned], left, self.choice.reach)
 
     @property
     def tiles(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -86,12 +93,13 @@ class JointModel:
 
     def predict(self, sizes: Sequence[int]) -> Floats:
         """Returns the logarithm of the time of each config, relative to the mean over all configs."""
-        return self.centered(sizes) @ self._weights
+        predicted = self.centered(sizes) @ self._weights
+        return predicted if self._residuals is None else predicted + self._residuals.predict(sizes)
 
     def variance(self, sizes: Sequence[int]) -> Floats:
         """Returns how uncertain each prediction is, as a variance."""
         rows = self.centered(sizes)
-        return self._noise * np.asarray(np.einsum("ij,jk,ik->i", rows, self.covariance, rows))
+        return self._noise * np.asarray(((rows @ self.covariance) * rows).sum(axis=1))
 
     def best(self, sizes: Sequence[int]) -> int:
         """Returns the config that is predicted to be the fastest."""
@@ -132,13 +140,42 @@ def _choose(sums: Sequence[ShapeSums], features: Features) -> Choice:
 
 def _error(sums: Sequence[ShapeSums], columns: Sequence[int], penalty: float) -> float:
     """Returns the mean squared error of shapes, each predicted from the others."""
+    kept, errors = np.ix_(columns, columns), []
+    for part, weights in zip(sums, _weights_without(sums, columns, penalty), strict=True):
+        own, its = part.gram[kept], part.moment[list(columns)]
+        errors.append((part.square - 2 * weights @ its + weights @ own @ weights) / part.count)
+    return float(np.mean(errors))
+
+
+def _weights_without(sums: Sequence[ShapeSums], columns: Sequence[int], penalty: float) -> list[Floats]:
+    """Returns the weights that follow from all others, for each part."""
     kept = np.ix_(columns, columns)
     grams = [part.gram[kept] for part in sums]
     moments = [part.moment[list(columns)] for part in sums]
     gram = np.sum(grams, axis=0) + penalty * np.eye(len(columns))
     moment = np.sum(moments, axis=0)
-    errors = []
-    for part, own, its in zip(sums, grams, moments, strict=True):
-        weights = np.linalg.solve(gram - own, moment - its)
-        errors.append((part.square - 2 * weights @ its + weights @ own @ weights) / part.count)
-    return float(np.mean(errors))
+    return [np.linalg.solve(gram - own, moment - its) for own, its in zip(grams, moments, strict=True)]
+
+
+def _with_reach(choice: Choice, table: ShapeTable, features: Features, sums: Sequence[ShapeSums]) -> Choice:
+    """Returns the choice with the reach of residuals that helps to predict shapes left out, if one does."""
+    if len(sums) < MIN_SHAPES:
+        return choice
+    count = min(MAX_FOLDS, len(sums))
+    columns = features.columns(choice.groups)
+    weights = _weights_without([reduce(add, sums[i::MAX_FOLDS]) for i in range(count)], columns, choice.penalty)
+    left = residuals_of(table, features, columns, np.stack(weights, axis=1))
+    folds = [(range(i, len(sums), MAX_FOLDS), left[i]) for i in range(count)]
+    reach, error = choose_reach(table.sizes[table.tuned], folds, choice.error)
+    return replace(choice, reach=reach, error=error)
+
+
+def residuals_of(table: ShapeTable, features: Features, columns: Sequence[int], weights: Floats) -> Floats:
+    """Returns what each set of weights (a column each) leaves over: by set, tuned shape and config."""
+    found = np.full((weights.shape[1], len(table.tuned), len(table.configs)), np.nan)
+    for number, shape in enumerate(table.tuned):
+        tried = table.works[shape]
+        rows = center(features.of(table.sizes[shape])[tried][:, list(columns)])
+        times = np.log(table.seconds[shape, tried])
+        found[:, number, tried] = (times - times.mean())[None, :] - (rows @ weights).T
+    return found

@@ -1,89 +1,25 @@
-"""Readable rules: a small decision tree over named sizes that says which config of a cover serves a shape.
-
-A rule is data. Each leaf knows the power-of-two buckets on which its config was verified, and serves no other.
-"""
+"""Readable rules: fits a small decision tree over named sizes that says which config of a cover serves a shape."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isqrt
 
-import msgspec
 import numpy as np
 
 from tunewright.errors import SettingsError
 from tunewright.report.formatting import counted
 from tunewright.shapes.cover import Cover
-from tunewright.shapes.table import Floats, Indices, ShapeTable, bucket_of
-from tunewright.spaces.config import Config, Value
+from tunewright.shapes.table import Floats, Indices, ShapeTable
+from tunewright.spaces.shape_rule import Node, RuleLeaf, RuleSplit, ShapeRule, bucket_of
 
 MAX_DEPTH = 4
 MAX_LEAVES = 12
 
 MIN_GAIN = 0.002
 """A split that lowers the mean regret by less is not made: it would be luck."""
-
-
-class RuleLeaf(msgspec.Struct, frozen=True, tag="leaf", tag_field="is"):
-    """A config, the buckets on which it was verified, and how it did on the shapes that the rule was fitted on."""
-
-    config: dict[str, Value]
-    verified: tuple[tuple[int, ...], ...]
-    shapes: int = 0
-    regret: float = 0.0
-
-
-class RuleSplit(msgspec.Struct, frozen=True, tag="split", tag_field="is"):
-    """Where a size is at most a bound, `low` decides, otherwise `high`."""
-
-    size: str
-    at_most: int
-    low: RuleSplit | RuleLeaf
-    high: RuleSplit | RuleLeaf
-
-
-Node = RuleSplit | RuleLeaf
-
-
-class ShapeRule(msgspec.Struct, frozen=True):
-    """A decision tree for a kernel over its named sizes."""
-
-    kernel: str
-    sizes: tuple[str, ...]
-    tree: RuleSplit | RuleLeaf
-
-    def leaf(self, sizes: Mapping[str, int]) -> RuleLeaf:
-        """Returns the leaf of a shape, whether it may serve it or not."""
-        node: Node = self.tree
-        while isinstance(node, RuleSplit):
-            node = node.low if sizes[node.size] <= node.at_most else node.high
-        return node
-
-    def config(self, sizes: Mapping[str, int]) -> Config | None:
-        """Returns the config for a shape; None if it was not verified on the bucket of the shape."""
-        leaf = self.leaf(sizes)
-        bucket = bucket_of([sizes[name] for name in self.sizes])
-        return Config(leaf.config) if bucket in leaf.verified else None
-
-    def leaves(self) -> Iterator[RuleLeaf]:
-        """Yields all leaves, from low to high."""
-        pending: list[Node] = [self.tree]
-        while pending:
-            node = pending.pop()
-            if isinstance(node, RuleLeaf):
-                yield node
-            else:
-                pending += [node.high, node.low]
-
-    @property
-    def depth(self) -> int:
-        """How many comparisons a look-up makes at most."""
-        return _depth(self.tree)
-
-
-def _depth(node: Node) -> int:
-    return 0 if isinstance(node, RuleLeaf) else 1 + max(_depth(node.low), _depth(node.high))
 
 
 def verified_buckets(table: ShapeTable, config: int) -> tuple[tuple[int, ...], ...]:
@@ -146,13 +82,11 @@ class _Fitter:
         return self.part(part.shapes[low], part.depth + 1), self.part(part.shapes[~low], part.depth + 1)
 
     def _bounds(self, shapes: Indices) -> list[tuple[int, int]]:
-        """Returns where sizes can be cut: at a power of two between neighbors if there is one."""
+        """Returns where sizes can be cut: between neighbors, as far from one as from the other by ratio."""
         bounds = []
         for size in range(self.sizes.shape[1]):
             values = sorted(set(self.sizes[shapes, size].tolist()))
-            for low, high in pairwise(values):
-                (top,) = bucket_of([low])
-                bounds.append((size, top if top < high else low))
+            bounds += [(size, isqrt(low * high)) for low, high in pairwise(values)]
         return bounds
 
     def _loss(self, shapes: Indices, size: int, bound: int, ahead: bool) -> float:

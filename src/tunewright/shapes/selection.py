@@ -47,14 +47,17 @@ class Uncertainty:
         return Uncertainty(self.covariance - known, self.rows)
 
 
-def shapes_to_tune(table: ShapeTable, count: int = 1, features: Features | None = None) -> list[int]:
+def shapes_to_tune(
+    table: ShapeTable, count: int = 1, features: Features | None = None, model: JointModel | None = None
+) -> list[int]:
     """Returns the shapes without trials whose tuning helps all shapes most, by their weights; the best first.
 
-    What their times will say is not known yet: ask again after each, if there is time for it.
+    What their times will say is not known yet: ask again after each, if there is time for it. A `model` of the table is
+    used, if there is one.
     """
     features = features or Features(len(table.names), table.configs)
     left = [shape for shape in range(len(table.shapes)) if shape not in table.tuned]
-    uncertainty, chosen = _uncertainty(table, features), list[int]()
+    uncertainty, chosen = _uncertainty(table, features, model), list[int]()
     judged = [_sample(rows, JUDGED) for rows in uncertainty.rows]
     weights = np.concatenate([np.full(len(rows), w) for rows, w in zip(judged, table.weights, strict=True)])
     stacked = np.concatenate(judged)
@@ -66,10 +69,10 @@ def shapes_to_tune(table: ShapeTable, count: int = 1, features: Features | None 
     return chosen
 
 
-def _uncertainty(table: ShapeTable, features: Features) -> Uncertainty:
+def _uncertainty(table: ShapeTable, features: Features, model: JointModel | None) -> Uncertainty:
     """Returns that of the model; before it can choose its features, of all features."""
     if len(table.tuned) >= MIN_SHAPES:
-        model = JointModel(table, features)
+        model = model or JointModel(table, features)
         return Uncertainty(model.covariance, [model.centered(shape) for shape in table.shapes])
     rows = [center(features.of(sizes)) for sizes in table.sizes]
     tried = [_sample(rows[shape], TRIED) for shape in table.tuned]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
@@ -21,13 +21,18 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Row = tuple[Mapping[str, int], Config, float]
 """Named sizes, a config, and its seconds; infinite if it failed."""
+Journal = tuple[Key, list[Trial]]
+
+MIN_SAMPLES = 3
+"""Samples of a config that say something about its error."""
 
 
 @dataclass(frozen=True)
 class ShapeTable:
     """Seconds of configs (columns) on shapes (rows): NaN where nothing was tried, infinite where it failed.
 
-    `weights` say how often each shape comes; they are positive, and only their ratios matter.
+    `weights` say how often each shape comes; they are positive, and only their ratios matter. `errors` are the standard
+    errors of the logarithms of times; None if nothing is known of them.
     """
 
     names: tuple[str, ...]
@@ -35,6 +40,7 @@ class ShapeTable:
     configs: tuple[Config, ...]
     seconds: Floats
     weights: Floats
+    errors: Floats | None = None
 
     @classmethod
     def of(cls, rows: Iterable[Row], weights: Mapping[tuple[int, ...], float] | None = None) -> ShapeTable:
@@ -60,17 +66,21 @@ class ShapeTable:
     @classmethod
     def from_store(cls, store: Store, kernel: str) -> ShapeTable:
         """Returns the journals of a kernel: of the source, device and toolchain that have most trials."""
-        related: dict[tuple[str, str], list[tuple[Key, list[Trial]]]] = defaultdict(list)
-        for key in store.keys(kernel):
-            if key.signature.dims:
-                related[key.related_digest, key.device.model].append((key, list(store.trials(key))))
-        if not related:
-            raise SettingsError(
-                f"{kernel} has no trials with named sizes in this store; tune it on several shapes first: "
-                "tunewright tune FILE.py:NAME"
-            )
-        journals = max(related.values(), key=lambda found: sum(len(trials) for _, trials in found))
-        return cls.of((key.signature.dims, *cell) for key, trials in journals for cell in cells_of(trials))
+        return cls.of_journals(journals_of(store, kernel))
+
+    @classmethod
+    def of_journals(cls, journals: Sequence[Journal]) -> ShapeTable:
+        """Returns the trials of related keys."""
+        table = cls.of((key.signature.dims, *cell) for key, trials in journals for cell in cells_of(trials))
+        rows = {shape: i for i, shape in enumerate(table.shapes)}
+        columns = {config: i for i, config in enumerate(table.configs)}
+        errors = np.full_like(table.seconds, np.nan)
+        for key, trials in journals:
+            row = rows.get(tuple(key.signature.dims[name] for name in table.names))
+            for config, error in errors_of(trials).items():
+                if row is not None and config in columns:
+                    errors[row, columns[config]] = error
+        return replace(table, errors=_filled(errors))
 
     @cached_property
     def sizes(self) -> Floats:
@@ -99,11 +109,45 @@ class ShapeTable:
         """Returns the table of which all other shapes were not tried."""
         seconds = np.full_like(self.seconds, np.nan)
         seconds[list(shapes)] = self.seconds[list(shapes)]
-        return ShapeTable(self.names, self.shapes, self.configs, seconds, self.weights)
+        return replace(self, seconds=seconds)
 
     def named(self, shape: int) -> dict[str, int]:
         """Returns the sizes of a shape by name."""
         return dict(zip(self.names, self.shapes[shape], strict=True))
+
+
+def journals_of(store: Store, kernel: str) -> list[Journal]:
+    """Returns the journals of a kernel that belong together: of the source, device and toolchain with most trials."""
+    related: dict[tuple[str, str], list[Journal]] = defaultdict(list)
+    for key in store.keys(kernel):
+        if key.signature.dims:
+            related[key.related_digest, key.device.model].append((key, list(store.trials(key))))
+    if not related:
+        raise SettingsError(
+            f"{kernel} has no trials with named sizes in this store; tune it on several shapes first: "
+            "tunewright tune FILE.py:NAME"
+        )
+    return max(related.values(), key=lambda found: sum(len(trials) for _, trials in found))
+
+
+def errors_of(trials: Iterable[Trial]) -> dict[Config, float]:
+    """Returns the standard error of the logarithm of each config's median time, as far as its samples say."""
+    samples: dict[Config, list[float]] = defaultdict(list)
+    for trial in trials:
+        if isinstance(trial.outcome, Timing) and not trial.outcome.is_first:
+            samples[trial.config] += trial.outcome.samples
+    # The median of normal numbers varies by a quarter more than their mean.
+    return {
+        config: 1.25 * float(np.std(np.log(own), ddof=1)) / len(own) ** 0.5
+        for config, own in samples.items()
+        if len(own) >= MIN_SAMPLES
+    }
+
+
+def _filled(errors: Floats) -> Floats | None:
+    """Returns errors with the median of all where a cell has none; None if no cell has any."""
+    known = errors[np.isfinite(errors)]
+    return np.where(np.isfinite(errors), errors, np.median(known)) if len(known) else None
 
 
 def cells_of(trials: Iterable[Trial]) -> list[tuple[Config, float]]:
@@ -116,8 +160,3 @@ def cells_of(trials: Iterable[Trial]) -> list[tuple[Config, float]]:
             times.setdefault(trial.config, []).append(trial.seconds)
     kept = [config for config in failed if failed[config] or config in times]
     return [(config, float("inf") if failed[config] else median(times[config])) for config in kept]
-
-
-def bucket_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """Returns the power-of-two bucket of a shape: each size rounded up."""
-    return tuple(1 << max(0, (size - 1).bit_length()) for size in shape)

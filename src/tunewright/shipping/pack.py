@@ -21,6 +21,8 @@ def build_all(kernel: Tuned, decisions: Iterable[Decision]) -> None:
     """Builds the decided configs of this machine, and the default, which production may fall back to."""
     for decision in decisions:
         signature = decision.key.signature
+        if decision.evidence is not None and decision.evidence.rule is not None:
+            continue  # its configs are those of other decisions, or are built where they are used
         if kernel.backend.key(kernel.kernel, signature, decision.key.mode) != decision.key:
             continue
         for config in {decision.config, kernel.default}:
@@ -52,7 +54,7 @@ def triton_artifacts(session: Session, kernels: Collection[str]) -> Iterator[Att
 
 def attachments(session: Session, decisions: Sequence[Decision], kernels: Iterable[Tuned] = ()) -> Iterator[Attachment]:
     """Yields the artifacts built here for decided configs and for the defaults of `kernels`, and transcripts."""
-    packed = {(decision.key.kernel, _knobs(decision.config)) for decision in decisions}
+    packed = {(decision.key.kernel, _knobs(config)) for decision in decisions for config in _configs(decision)}
     packed |= {(kernel.name, _knobs(kernel.default)) for kernel in kernels}
     sources = {decision.key.source for decision in decisions if VARIANT not in decision.config}
     with_variants = {decision.key.kernel for decision in decisions if VARIANT in decision.config}
@@ -67,6 +69,12 @@ def attachments(session: Session, decisions: Sequence[Decision], kernels: Iterab
     for decision in decisions:
         if (body := transcripts.encode_for_bundle(session.store, decision)) is not None:
             yield Attachment("race", decision.key.digest, body)
+
+
+def _configs(decision: Decision) -> list[Config]:
+    """Returns the config of a decision, and those of its rule if it has one."""
+    rule = decision.evidence.rule if decision.evidence is not None else None
+    return [decision.config, *(Config(leaf.config) for leaf in (rule.leaves() if rule else ()))]
 
 
 def _knobs(config: Config) -> Config:

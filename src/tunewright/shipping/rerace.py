@@ -111,6 +111,8 @@ class ArrivalCheck:
 
     def make_setup(self, decision: Decision) -> RaceSetup:
         """Returns what a race of the decision needs; raises CannotRace if it is impossible here."""
+        if decision.evidence is not None and decision.evidence.rule is not None:
+            raise CannotRace("it is a rule over sizes, which has no race of its own")
         transcript = load_transcript(self.source, decision.key)
         transcript = transcript if transcript is not None and transcript.is_consistent else None
         kernel = self.find_kernel(decision.key.kernel, transcript)

@@ -1,4 +1,4 @@
-"""Pinning: the part of a space in which some knobs have given values."""
+"""Parts of a space: those in which some knobs have given values, and those of listed configs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from tunewright.errors import SpaceError
 from tunewright.spaces.config import VARIANT, Config, plain
-from tunewright.spaces.space import Knob, Space, Variant
+from tunewright.spaces.config_list import rule_from_rows
+from tunewright.spaces.space import Knob, Rule, Space, Variant
 
 
 def pin(space: Space, settings: Mapping[str, Any]) -> Space:
@@ -21,6 +22,25 @@ def pin(space: Space, settings: Mapping[str, Any]) -> Space:
     if space.variants and not variants:
         raise SpaceError(f"no variant has all of {', '.join(settings)}")
     return Space(*_pin(space.knobs, settings), rules=space.rules, variants=variants)
+
+
+def only(space: Space, configs: Iterable[Config], reason: str) -> Space:
+    """Returns the part of a space that has these configs; `reason` is what others are told."""
+    listed = list(configs)
+
+    def rule(knobs: tuple[Knob, ...], rows: Iterable[Config]) -> Rule:
+        given = [{knob.name: knob.given(row[knob.name]) for knob in knobs} for row in rows]
+        return rule_from_rows(knobs, given, reason)
+
+    if not space.variants:
+        return Space(*space.knobs, rules=(*space.rules, rule(space.knobs, listed)), features=space.features)
+    variants = []
+    for variant in space.variants:
+        if rows := [config for config in listed if config[VARIANT] == variant.name]:
+            knobs = (*space.knobs, *variant.knobs)
+            rules = (*variant.rules, rule(knobs, rows)) if knobs else variant.rules
+            variants.append(Variant(variant.name, *variant.knobs, rules=rules))
+    return Space(*space.knobs, rules=space.rules, variants=variants, features=space.features)
 
 
 def first_with(space: Space, settings: Mapping[str, Any], *models: Mapping[str, Any]) -> Config:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from math import log
 
@@ -41,14 +41,28 @@ def find_decision(
         if (decision := stored.get(key)) is not None and decision.config in problem.space:
             return _with_tier(decision, tier)
     ranked = sorted(
-        ((*_rank(exact, decision, problem, aliases), decision.key.digest), decision)
+        ((*_rank(exact, answer, problem, aliases), answer.key.digest), answer)
         for decision in store.relatives(exact)
-        if _reader.is_readable(decision) and decision.config in problem.space
+        if _reader.is_readable(decision)
+        and (answer := _by_rule(decision, exact)) is not None
+        and answer.config in problem.space
     )
     for (number, _, _), decision in ranked:
         if allow_similar or TIERS[number] in SAME_QUESTION_TIERS:
             return _with_tier(decision, TIERS[number])
     return None
+
+
+def _by_rule(decision: Decision, key: Key) -> Decision | None:
+    """Returns a decision as it is, and a rule as what it says about a key; None if it does not serve it.
+
+    Rules choose by size, so they do not serve keys whose results must not depend on one.
+    """
+    if decision.evidence is None or decision.evidence.rule is None:
+        return decision
+    serves = decision.key.device == key.device and "invariant" not in key.mode
+    config = decision.evidence.rule.config(key.signature.dims) if serves else None
+    return None if config is None else decision.replace(config=config, tier=Tier.RULE)
 
 
 def readable_decision(store: Store, key: Key) -> Decision | None:
@@ -61,11 +75,30 @@ def _rank(key: Key, decision: Decision, problem: Problem, aliases: Mapping[str, 
     """Returns the tier of a decision as an answer to `key`, and the distance of its sizes."""
     stored = decision.key
     if not _is_same_device(key.device, stored.device, aliases):
-        return TIERS.index(Tier.ARCHITECTURE), size_distance(key, stored)
+        return TIERS.index(Tier.ARCHITECTURE), size_distance(key, stored, without=_invariant(key))
+    if decision.tier is Tier.RULE:
+        return TIERS.index(Tier.RULE), 0.0
     if stored.signature == key.signature:
         return TIERS.index(Tier.ALIAS), 0.0
     tier = Tier.BUCKET if stored.signature == problem.key.signature else Tier.NEAREST
-    return TIERS.index(tier), size_distance(key, stored)
+    return TIERS.index(tier), _serving_distance(key, stored)
+
+
+def _serving_distance(key: Key, stored: Key) -> float:
+    """Returns the distance by which a decision is chosen.
+
+    Where results must not depend on a dimension, neither may the choice: all its sizes get what was decided for some
+    of them, or else the same decision. Decisions for sizes of it are negative: they come before others.
+    """
+    names = _invariant(key)
+    others = size_distance(key, stored, without=names)
+    return others if others or not names else -1 / (1 + size_distance(key, stored))
+
+
+def _invariant(key: Key) -> list[str]:
+    """Returns the dimensions on which results must not depend."""
+    text = key.mode.get("invariant", "")
+    return text.split(", ") if text else []
 
 
 def _with_tier(decision: Decision, tier: Tier) -> Decision:
@@ -158,14 +191,16 @@ def describe_fallback(store: Store, problem: Problem, answer: Decision) -> str:
     key = problem.exact or problem.key
     if answer.tier is Tier.DEFAULT:
         return f"{describe_miss(store, key)} The default is used."
+    if answer.tier is Tier.RULE:
+        return f"{key.kernel}: using {answer.config} for {key.signature.dims}: a rule chose it, verified on this bucket"
     fields = ", ".join(
         f"{name} is {mine}, not {theirs}" for name, (mine, theirs) in key.differences(answer.key).items()
     )
     return f"{key.kernel}: using {answer.config}, which was decided for another key ({answer.tier}): {fields}"
 
 
-def size_distance(left: Key, right: Key) -> float:
+def size_distance(left: Key, right: Key, *, without: Collection[str] = ()) -> float:
     """Returns the distance of the named sizes of two keys: the sum of the logarithms of their ratios."""
-    common = left.signature.dims.keys() & right.signature.dims.keys()
+    common = (left.signature.dims.keys() & right.signature.dims.keys()) - set(without)
     sizes = [(left.signature.dims[name] or 1, right.signature.dims[name] or 1) for name in common]
     return sum(abs(log(mine / theirs)) for mine, theirs in sizes)

@@ -1,0 +1,103 @@
+"""Kernels that are recorded on many shapes: a product, a layer norm of rows, and a direct convolution, all in C."""
+
+from __future__ import annotations
+
+import numpy as np
+import space_kinds as kinds
+from shapes_table import Recorded
+from space_kinds import Array
+
+import tunewright as tw
+
+# Powers of two, and beside each a shape of the same bucket.
+SHAPES = (
+    ((8, 512, 512), (5, 400, 320)),
+    ((16, 1024, 64), (12, 800, 50)),
+    ((32, 32, 1024), (24, 20, 640)),
+    ((64, 64, 64), (48, 50, 60)),
+    ((64, 512, 128), (50, 300, 100)),
+    ((128, 128, 128), (100, 120, 90)),
+    ((128, 1024, 32), (72, 600, 27)),
+    ((256, 16, 512), (200, 10, 300)),
+    ((256, 256, 256), (192, 250, 160)),
+    ((512, 64, 64), (384, 40, 48)),
+    ((512, 512, 16), (300, 500, 9)),
+    ((1024, 128, 128), (700, 96, 100)),
+)
+REDUCED = kinds.space(
+    {
+        "VW": [8, 16],
+        "MR": [1, 4, 6, 12],
+        "NR": [1, 2, 3],
+        "KB": [32, 400],
+        "NB": [256],
+        "PACK": [0, 1, 2],
+        "UNROLL": [1],
+        "ORDER": [0, 1],
+        "PADDED": [1],
+    },
+    ["MR * NR + NR < 32"],
+)
+
+
+@tw.tune(REDUCED, backend=kinds.backend("gemm", sizes="arguments"), reference=np.matmul)
+def gemm(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
+
+
+def gemm_job(m: int, n: int, k: int) -> kinds.Job:
+    return kinds.Job(gemm, kinds.normal((m, k), (k, n)), kinds.floats(m, n), np.matmul)
+
+
+# Few long rows and many short ones; lengths of powers of two, and others.
+ROWS = (1, 8, 64)
+COLS = (17, 64, 100, 128, 384, 512, 1000, 1024, 4096)
+ODD = ((5, 50), (7, 100), (50, 700), (60, 120), (3, 3000))
+LAYERNORM = kinds.space({"VW": [4, 8, 16], "SUMS": [1, 2, 4], "PASSES": [2, 3], "ROWS_AT": [1, 2, 4], "TAIL": [0, 1]})
+
+
+def normed(rows: Array, scale: Array, shift: Array) -> Array:
+    spread = np.sqrt(rows.var(1, keepdims=True) + 1e-5)
+    return (rows - rows.mean(1, keepdims=True)) / spread * scale + shift
+
+
+@tw.tune(LAYERNORM, backend=kinds.backend("layernorm", sizes="arguments"), reference=normed)
+def layernorm(rows: tw.In("ROWS", "COLS"), scale: tw.In("COLS"), shift: tw.In("COLS"), out: tw.Out("ROWS", "COLS")): ...
+
+
+def layernorm_job(rows: int, cols: int) -> kinds.Job:
+    return kinds.Job(layernorm, kinds.normal((rows, cols), (cols,), (cols,)), kinds.floats(rows, cols), normed)
+
+
+# Channels in and out, height and width of the result: few channels of large pictures, many of small ones.
+PICTURES = (
+    ((3, 16, 56, 56), (3, 24, 50, 60)),
+    ((8, 8, 28, 64), (6, 10, 30, 50)),
+    ((16, 16, 28, 28), (12, 20, 25, 30)),
+    ((16, 64, 14, 14), (20, 50, 12, 13)),
+    ((32, 32, 14, 16), (30, 36, 13, 20)),
+    ((64, 16, 16, 32), (48, 12, 20, 24)),
+    ((64, 64, 7, 8), (60, 50, 7, 9)),
+    ((128, 32, 7, 16), (96, 40, 6, 17)),
+    ((1, 32, 64, 64), (1, 20, 48, 100)),
+    ((4, 4, 64, 128), (5, 3, 40, 130)),
+    ((32, 8, 32, 32), (24, 9, 28, 33)),
+    ((256, 8, 8, 8), (200, 6, 7, 11)),
+)
+DIRECT = kinds.space(
+    {"VW": [4, 8, 16], "KB": [1, 2, 4, 8], "WB": [1, 2, 3], "CB": [0, 8], "ORDER": [0, 1]}, ["KB * WB + WB < 28"]
+)
+
+
+@tw.tune(DIRECT, backend=kinds.backend("direct", sizes="arguments"), reference=kinds.mixed)
+def direct(image: tw.In("C", "IH", "IW"), weights: tw.In("K", "C", 3, 3), out: tw.Out("K", "H", "W")): ...
+
+
+def direct_job(c: int, k: int, h: int, w: int) -> kinds.Job:
+    return kinds.Job(direct, kinds.normal((c, h + 2, w + 2), (k, c, 3, 3)), kinds.floats(k, h, w), kinds.mixed)
+
+
+KERNELS = {
+    "gemm": Recorded("gemm", ("M", "N", "K"), [shape for pair in SHAPES for shape in pair], gemm_job),
+    "layernorm": Recorded("layernorm", ("ROWS", "COLS"), [*((r, c) for r in ROWS for c in COLS), *ODD], layernorm_job),
+    "direct": Recorded("direct", ("C", "K", "H", "W"), [shape for pair in PICTURES for shape in pair], direct_job),
+}

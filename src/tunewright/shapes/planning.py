@@ -1,0 +1,83 @@
+"""Where trials go when many shapes are tuned together: a plan over a table that fills as trials are made.
+
+First some shapes get a few trials each, those that make the predictions for all others most certain. Then trials go
+where most time is expected to be saved, by the weights of the shapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tunewright.shapes.features import Features
+from tunewright.shapes.joint_model import Choice, JointModel
+from tunewright.shapes.selection import expected_gains, shapes_to_tune, trials_to_make
+from tunewright.shapes.table import Floats, ShapeTable
+
+EACH = 3
+"""Trials of each of the first shapes: many shapes tell more than many trials of one."""
+
+FIRST_SHAPES, FIRST_SHARE = 24, 0.5
+"""How many shapes come first; if the number of trials is limited, the share of it that they get."""
+
+ROUND = 16
+"""Trials of a round, at most one of each of half of the shapes; then the model is asked again."""
+
+WORTH = 0.002
+"""The search ends when no trial is expected to gain a larger share of its shape's time."""
+
+Trials = list[tuple[int, int]]
+"""Shapes and configs to try on them."""
+
+
+class TrialPlan:
+    """Decides which configs are tried next on which shape."""
+
+    def __init__(self, table: ShapeTable, *, trials: int | None = None, seed: int = 0) -> None:
+        self._table, self._rng = table, np.random.default_rng(seed)
+        self.seconds: Floats = table.seconds.copy()
+        self._features = Features(len(table.names), table.configs)
+        most = FIRST_SHAPES if trials is None else max(2, int(FIRST_SHARE * trials) // EACH)
+        self._first = min(most, len(table.shapes))
+        self._choice: Choice | None = None
+        self._chosen_at = 0
+
+    @property
+    def table(self) -> ShapeTable:
+        """All trials so far."""
+        return replace(self._table, seconds=self.seconds.copy())
+
+    @property
+    def model(self) -> JointModel:
+        """The model of all trials; its features are chosen anew when their number has doubled."""
+        tried = int(np.isfinite(self.seconds).sum())
+        if tried >= 2 * self._chosen_at:
+            self._choice, self._chosen_at = None, tried
+        model = JointModel(self.table, self._features, self._choice)
+        self._choice = model.choice
+        return model
+
+    def next(self) -> Trials:
+        """Returns the next trials; none if nothing is worth it. Tell their times in `seconds` before asking again."""
+        table = self.table
+        if len(table.tuned) < self._first and (shape := self._next_shape(table)) is not None:
+            drawn = self._rng.choice(len(table.configs), min(EACH, len(table.configs)), replace=False)
+            return [(shape, int(config)) for config in drawn]
+        return self._next_round(table) if table.tuned else []
+
+    def _next_shape(self, table: ShapeTable) -> int | None:
+        untried = np.asarray(np.isnan(self.seconds).all(axis=1))
+        order = shapes_to_tune(table, 1, self._features, self.model if table.tuned else None)
+        return next((shape for shape in order if untried[shape]), None)
+
+    def _next_round(self, table: ShapeTable) -> Trials:
+        """Returns the trials from which most is expected, at most one of each shape."""
+        model = self.model
+        found = trials_to_make(table, min(ROUND, max(1, len(table.shapes) // 2)), model)
+        return [(shape, config) for shape, config in found if self._is_worth(table, model, shape, config)]
+
+    @staticmethod
+    def _is_worth(table: ShapeTable, model: JointModel, shape: int, config: int) -> bool:
+        untried = not table.works[shape].any()
+        return untried or bool(np.exp(expected_gains(table, model, shape)[config]) >= WORTH)

@@ -1,0 +1,51 @@
+"""Rules in a store: a decision for a key without sizes, which is signed, bundled and sent like any other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from statistics import median
+
+import msgspec
+
+from tunewright.errors import SettingsError
+from tunewright.model.decision import Decision, Evidence
+from tunewright.model.key import Key
+from tunewright.report.formatting import counted
+from tunewright.shapes.cover import Cover
+from tunewright.spaces.config import Config
+from tunewright.spaces.shape_rule import ShapeRule
+
+
+def rule_key(key: Key) -> Key:
+    """Returns the key of a rule for the kernel of `key`: all of it but the sizes."""
+    return msgspec.structs.replace(key, signature=msgspec.structs.replace(key.signature, dims={}))
+
+
+def rule_decision(rule: ShapeRule, cover: Cover, key: Key) -> Decision:
+    """Returns a rule as a decision, for the kernel, device and toolchain of one of the keys that it was fitted on."""
+    if "invariant" in key.mode:
+        raise SettingsError(
+            f"{key.kernel} has results that do not depend on {key.mode['invariant']}, and a rule chooses by size: "
+            "its sizes are served by their own decisions"
+        )
+    table, leaves = cover.table, list(rule.leaves())
+    shapes = range(len(table.shapes))
+    places = [table.configs.index(Config(rule.leaf(table.named(i)).config)) for i in shapes]
+    works = [i for i in shapes if table.works[i, places[i]]]
+    seconds = [float(table.seconds[i, places[i]]) for i in works]
+    regret = sum(float(table.regret[i, places[i]]) for i in works) / len(works)
+    note = (
+        f"a rule of {counted(len(leaves), 'leaf', 'leaves')} over {', '.join(rule.sizes)}, "
+        f"from {counted(len(works), 'shape')}, {regret:.1%} slower in the mean than with their best configs"
+    )
+    evidence = Evidence(
+        median(seconds),
+        min(seconds),
+        max(seconds),
+        trials=int(table.works.sum()),
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        notes=(note,),
+        rule=rule,
+    )
+    most = max(leaves, key=lambda leaf: leaf.shapes)
+    return Decision(rule_key(key), Config(most.config), evidence)

@@ -1,0 +1,119 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tunewright as tw
+from tunewright.cli.main import command
+from tunewright.engine.budget import Budget
+from tunewright.errors import NoDecision, SettingsError
+from tunewright.shapes.tuning import JointSearch
+from tunewright.shapes.weighted import read_shapes, recorded_shapes
+from tunewright.stores.memory import MemoryStore
+from worked_time import work
+
+SPACE = tw.Space(tw.Knob("tile", [1, 2, 4, 8, 16, 32]), tw.Knob("pack", [0, 1]))
+SHAPES = [({"M": m, "N": n}, 1.0) for m in (2, 8, 24) for n in (16, 100)]
+
+
+def cost(m, n, tile, pack):
+    """Padded rows, cheaper by larger tiles; packing costs a row of work and makes the others cheaper."""
+    return -(-m // tile) * tile * n * (1 + 2 / tile) * (0.7 + 3 / m if pack else 1)
+
+
+def padded(x: tw.In("M", "N"), *, tile, pack):
+    work(cost(*x.shape, tile, pack) / 100)
+    return x + 1
+
+
+def made(**options):
+    session = tw.Session(store=MemoryStore(), pool="serial")
+    return tw.tune(SPACE, reference=lambda x: x + 1, session=session, **options)(padded)
+
+
+def regret(kernel, sizes, config):
+    times = [cost(sizes["M"], sizes["N"], **one) for one in kernel.space]
+    return cost(sizes["M"], sizes["N"], **config) / min(times) - 1
+
+
+@pytest.mark.usefixtures("by_work")
+def test_trials_of_one_shape_inform_all_others_within_one_budget() -> None:
+    kernel = made()
+    search = JointSearch(kernel, SHAPES)
+    budget, seen = Budget(54), []
+    search.run(budget, lambda sizes, trial: seen.append(sizes))
+    assert len(seen) == budget.spent <= 54, "of 72 that there are"
+    assert {tuple(sizes.items()) for sizes in seen} == {tuple(sizes.items()) for sizes, _ in SHAPES}
+    best = [search.configs[int(np.nanargmin(row))] for row in search.table.seconds]
+    assert np.mean([regret(kernel, sizes, config) for (sizes, _), config in zip(SHAPES, best, strict=True)]) < 0.03
+    again = JointSearch(kernel, SHAPES)
+    assert np.array_equal(again.table.seconds, search.table.seconds, equal_nan=True), "they are in the store"
+
+
+@pytest.mark.usefixtures("by_work")
+def test_shapes_that_were_tried_are_decided_by_a_race_and_the_heaviest_first() -> None:
+    kernel = made()
+    search = JointSearch(kernel, [(SHAPES[0][0], 1.0), (SHAPES[5][0], 5.0)])
+    search.run(Budget(16))
+    decisions = search.decide(Budget())
+    assert [d.key.signature.dims for d in decisions] == [SHAPES[5][0], SHAPES[0][0]]
+    assert all(d.evidence.complete for d in decisions)
+    assert search.decide(Budget(seconds=0.0)) == [], "no time is left"
+
+
+def test_shapes_of_one_bucket_are_one_and_kernels_with_invariant_sizes_are_refused() -> None:
+    kernel = made(buckets={"M": "pow2"})
+    found = JointSearch(kernel, [({"M": 5, "N": 4}, 1.0), ({"M": 7, "N": 4}, 2.0), ({"M": 9, "N": 4}, 1.0)]).tasks
+    assert [(task.sizes["M"], task.weight) for task in found] == [(8, 3.0), (16, 1.0)]
+    with pytest.raises(SettingsError, match="tuned together"):
+        JointSearch(made(invariant=["M"]), SHAPES)
+    with pytest.raises(SettingsError, match="no shapes"):
+        JointSearch(kernel, [])
+
+
+def test_shapes_are_read_with_their_weights(tmp_path) -> None:
+    listed, lines = tmp_path / "shapes.json", tmp_path / "shapes.txt"
+    listed.write_text('[{"M": 4, "N": 8, "weight": 3}, {"M": 5, "N": 8}]')
+    assert read_shapes(listed, ["M", "N"]) == [({"M": 4, "N": 8}, 3.0), ({"M": 5, "N": 8}, 1.0)]
+    lines.write_text("# recorded\n4,8 3\nM=5,N=8\n")
+    assert read_shapes(lines, ["M", "N"]) == read_shapes(listed, ["M", "N"])
+    for text in ("4", "4,8 -1", "M=4", "x,y", "", "4,0"):
+        lines.write_text(text)
+        with pytest.raises(SettingsError, match=r"shapes\.txt"):
+            read_shapes(lines, ["M", "N"])
+    with pytest.raises(NoDecision, match="TUNEWRIGHT_MODE=record"):
+        recorded_shapes(MemoryStore(), "padded", ["M", "N"])
+
+
+PROGRAM = """
+import tunewright as tw
+@tw.tune(tw.Space(tw.Knob("step", [1, 2, 4])), reference=lambda x: x + 1)
+def add(x: tw.In("N"), *, step):
+    return x + 1
+if __name__ == "__main__":
+    import numpy as np
+    for n in (8, 100, 3000):
+        add(np.ones(n, np.float32))
+"""
+
+
+@pytest.mark.slow
+def test_the_command_tunes_recorded_shapes_together(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TUNEWRIGHT_STORE", str(tmp_path / "kept.sqlite"))
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.setenv("TUNEWRIGHT_MODE", "record")
+    subprocess.run([sys.executable, "program.py"], check=True)
+    monkeypatch.setenv("TUNEWRIGHT_MODE", "tune")
+    words = ["tune", "program.py:add", "--shapes", "recorded", "--budget", "9", "--pool", "serial", "--json"]
+    said = CliRunner().invoke(command, words)
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.stdout)
+    assert sorted(one["sizes"]["N"] for one in found["shapes"]) == [8, 100, 3000]
+    assert found["trials"] <= 9
+    assert found["decisions"]
+    refused = CliRunner().invoke(command, [*words, "--fresh"])
+    assert refused.exit_code == 2
