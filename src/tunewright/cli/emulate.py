@@ -124,7 +124,8 @@ def _value(text: str) -> Any:
     return {"True": True, "False": False}.get(text, text)
 
 
-def _plain(fault: PtxFault) -> dict[str, Any]:
+def plain_fault(fault: PtxFault) -> dict[str, Any]:
+    """Returns a fault as JSON."""
     found = {"kind": str(fault.kind), "message": fault.message, "file": fault.place.file, "line": fault.place.line,
              "ptx_line": fault.place.ptx_line, "instruction": fault.place.text}  # fmt: skip
     if fault.other is not None:
@@ -138,7 +139,7 @@ def report(done: Emulation, faults: Sequence[PtxFault], said: dict[str, Any], *,
     passes = not faults and not wrong
     if as_json:
         facts = {"kernel": done.kernel, "rung": RUNG, "passes": passes, "compared": compared or bool(wrong), **said,
-                 "faults": [_plain(fault) for fault in faults], "blocks": len(done.blocks), "grid": list(done.grid),
+                 "faults": list(map(plain_fault, faults)), "blocks": len(done.blocks), "grid": list(done.grid),
                  "whole": done.whole, "counters": done.counters.totals(), "lines": done.counters.by_line()}  # fmt: skip
         output.print_json(facts)
     else:
