@@ -22,8 +22,8 @@ HEART = ["model", "ports", "measure", "engine", "session.py", "kernel/tuned.py"]
 PUBLIC = {
     "C", "Callable", "Case", "Command", "Config", "CpuSeconds", "Cuda", "Feature", "In", "InOut", "Jax", "Knob",
     "NoDecision", "NothingWorked", "Numba", "Out", "Python", "Range", "Referee", "Regex", "Rule", "Seconds", "Session",
-    "Space", "TuneOptions", "Tuned", "TunewrightError", "Variant", "__version__", "configure", "current_session", "memo",
-    "persistent_memo", "seal", "tune", "unseal",
+    "Space", "TuneOptions", "Tuned", "TunewrightError", "Variant", "__version__", "configure", "current_session",
+    "memo", "persistent_memo", "seal", "tune", "unseal",
 }  # fmt: skip
 
 

@@ -110,7 +110,7 @@ class _Check:
                 found.finding, found.faults, found.reason = Finding.WRONG, done.faults, describe_faults(done.faults)
                 return
             results = self._case.run(lambda *args, done=done: launch.store(done, args))
-            if wrong := self._compare(results, found.emulation):
+            if wrong := launch.find_misuse(done) or self._compare(results, found.emulation):
                 found.finding, found.reason = Finding.WRONG, wrong
                 return
 

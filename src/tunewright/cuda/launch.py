@@ -49,6 +49,8 @@ class EmulatedLaunch:
         done = self.execute(args)
         if done.faults:
             raise EmulatedFault(done.faults)
+        if wrong := self.find_misuse(done):
+            raise BackendError(wrong)
         self.store(done, args)
 
     def execute(self, args: Sequence[Any], options: Options | None = None) -> Emulation:
@@ -59,16 +61,18 @@ class EmulatedLaunch:
         launch = GridLaunch(self.shape.grid, self.shape.block, self.shape.shared)
         return emulate(self._module, launch, self._arguments(args), options or EVERYTHING, self.build.entry)
 
+    def find_misuse(self, done: Emulation) -> str | None:
+        """Returns which array the kernel wrote though it is declared as In; None if there is none."""
+        for parameter, written in zip(self._parameters, done.written, strict=False):
+            if written is not None and written.any() and parameter.role is not None and not parameter.role.writes:
+                return f"the kernel writes {parameter.name}, which is In; declare it as Out or InOut"
+        return None
+
     def store(self, done: Emulation, args: Sequence[Any]) -> None:
-        """Copies what the kernel wrote to the arrays; raises BackendError if it wrote what is declared as In."""
-        for number, (parameter, arg) in enumerate(zip(self._parameters, args, strict=True)):
-            left, written = done.arrays[number], done.written[number]
-            if left is None:
-                continue
-            if parameter.role is None or parameter.role.writes:
+        """Copies what the kernel wrote to the arrays."""
+        for parameter, arg, left in zip(self._parameters, args, done.arrays, strict=False):
+            if left is not None and (parameter.role is None or parameter.role.writes):
                 arg[...] = left
-            elif written is not None and written.any():
-                raise BackendError(f"the kernel writes {parameter.name}, which is In; declare it as Out or InOut")
 
     def _arguments(self, args: Sequence[Any]) -> list[Any]:
         """Returns what the kernel takes: the arguments, and the named sizes after them if it takes more."""

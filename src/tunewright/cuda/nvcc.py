@@ -131,7 +131,10 @@ def explain_error(text: str, request: BuildRequest) -> BackendError:
         return BackendError(f"{request.function}<{given}> cannot be instantiated: {found['text']}; correct template=")
     where = f"{found['file']}, line {found['line'] or found['also']}: {found['text']}"
     if undefined := _UNDEFINED.search(found["text"]):
-        return BackendError(f"{where}; declare a knob {undefined[1]}, or define it in the source or in flags=")
+        name = undefined[1]
+        if any(option.startswith(f"-D{name}=") for option in request.options):
+            return BackendError(f"{where}: a #pragma does not expand macros; write `constexpr int UNROLL = {name};`")
+        return BackendError(f"{where}; declare a knob {name}, or define it in the source or in flags=")
     if "No such file" in found["text"] or "cannot open source file" in found["text"]:
         return BackendError(f"{where}; give its folder with include=[...]")
     return BackendError(f"{where}; correct this line, or exclude the config with a Rule")
