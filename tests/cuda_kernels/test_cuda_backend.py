@@ -135,6 +135,13 @@ def test_an_error_of_nvcc_names_the_line_and_what_to_do(folder, cache, backend, 
         backend.build(kernel.kernel, kernel.default, Signature.of(kernel.parameters, args))
 
 
+def test_a_header_that_is_not_in_the_key_is_refused(folder, cache, args) -> None:
+    flags = f"-I{folder / 'inner'}"
+    backend = tw.Cuda(folder / "scale.cu", grid=grid, block=("WIDTH",), template=("WIDTH", "float"), flags=flags)
+    with pytest.raises(BackendError, match=r"read factor.h, which is not in the key: .* include="):
+        declare(backend, cache)(*args)
+
+
 def test_a_fault_is_raised_with_its_line(folder, cache, backend, args) -> None:
     (folder / "scale.cu").write_text(SCALE.replace("if (i < n) y[i]", "if (i <= n) y[i]"))
     with pytest.raises(EmulatedFault, match=r"scale.cu:8") as raised:

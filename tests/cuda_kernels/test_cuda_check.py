@@ -32,9 +32,9 @@ def test_configs_are_right_wrong_or_do_not_fit(check) -> None:
     assert done.exit_code == 1, done.output
     said = json.loads(done.stdout)
     assert (said["rung"], said["target"]) == ("emulated", "sm_90")
-    assert said["findings"] == {"right": 1, "wrong": 1, "does not fit": 1, "does not compile": 0, "not executed": 0}
+    assert said["outcomes"] == {"right": 1, "wrong": 1, "does not fit": 1, "does not compile": 0, "not executed": 0}
     good, racing, large = said["configs"]
-    assert (good["finding"], good["faults"], good["whole"]) == ("right", [], True)
+    assert (good["outcome"], good["faults"], good["whole"]) == ("right", [], True)
     assert good["orders"] == ["ascending", "descending", "random"]
     assert good["counters"]["load_bytes"] == 20 * 36 * 4
     assert good["resources"]["shared"] == 16 * 17 * 4
@@ -51,7 +51,7 @@ def test_a_part_of_the_grid_is_compared_where_it_stored(check) -> None:
     target = f"{FOLDER / 'transpose.py'}:transpose"
     done = check(target, "--config", GOOD, "--shape", "M=20,N=36", "--blocks", "2", "--json")
     row = json.loads(done.stdout)["configs"][0]
-    assert (done.exit_code, row["finding"], row["blocks"], row["whole"]) == (0, "right", 2, False)
+    assert (done.exit_code, row["outcome"], row["blocks"], row["whole"]) == (0, "right", 2, False)
 
 
 def test_the_table_says_that_nothing_was_timed(check) -> None:

@@ -16,7 +16,7 @@ from tunewright.cli.lazy_group import MissingExtension, is_installed
 from tunewright.cli.race_candidates import parse_config
 from tunewright.cli.targets import dtype_option, json_option, load_kernel, resolve_sizes, use_dtype
 from tunewright.cuda.backend import Cuda
-from tunewright.cuda.checking import CheckedConfig, Finding, check_configs
+from tunewright.cuda.checking import CheckedConfig, CheckOutcome, check_configs
 from tunewright.kernel.tuned import Tuned
 from tunewright.model.signature import Signature
 from tunewright.ports.backend import Kernel
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def cuda() -> None:
-    """Compile CUDA C++ kernels for GPUs that are not here, and check them."""
+    """Check CUDA C++ kernels for GPUs that are not here."""
 
 
 @cuda.command("check")
@@ -78,7 +78,7 @@ def check(kernel: str, target: str | None, **options: Any) -> None:
         output.print_json(_facts(tuned, sizes, rows))
     else:
         _print(tuned, tuned.backend.arch, rows)
-    if any(row.finding is not Finding.RIGHT for row in rows):
+    if any(row.outcome is not CheckOutcome.RIGHT for row in rows):
         sys.exit(1)
 
 
@@ -122,7 +122,7 @@ def _facts(tuned: Tuned, sizes: dict[str, int], rows: Sequence[CheckedConfig]) -
     assert isinstance(tuned.backend, Cuda)
     return {
         "kernel": tuned.name, "target": tuned.backend.arch, "rung": RUNG, "sizes": sizes,
-        "findings": {str(finding): sum(row.finding is finding for row in rows) for finding in Finding},
+        "outcomes": {str(outcome): sum(row.outcome is outcome for row in rows) for outcome in CheckOutcome},
         "configs": [_row(row) for row in rows],
     }  # fmt: skip
 
@@ -132,7 +132,7 @@ def _row(row: CheckedConfig) -> dict[str, Any]:
 
     done = row.emulation
     return {
-        "config": row.config, "finding": str(row.finding), "reason": row.reason, "orders": row.orders,
+        "config": row.config, "outcome": str(row.outcome), "reason": row.reason, "orders": row.orders,
         "faults": [plain_fault(fault) for fault in row.faults], "resources": row.resources,
         "occupancy": row.occupancy if row.resources else None,
         "blocks": len(done.blocks) if done else 0, "whole": bool(done and done.whole),
@@ -145,10 +145,10 @@ def _print(tuned: Tuned, arch: str, rows: Sequence[CheckedConfig]) -> None:
     output.print_table(heads, map(_cells, rows))
     output.echo()
     for row in rows:
-        if row.finding is not Finding.RIGHT:
-            output.echo(f"{row.config}: {row.finding}: {row.reason}")
-    counts = Counter(row.finding for row in rows)
-    found = ", ".join(f"{counts[finding]} {finding}" for finding in Finding if counts[finding])
+        if row.outcome is not CheckOutcome.RIGHT:
+            output.echo(f"{row.config}: {row.outcome}: {row.reason}")
+    counts = Counter(row.outcome for row in rows)
+    found = ", ".join(f"{counts[outcome]} {outcome}" for outcome in CheckOutcome if counts[outcome])
     output.echo(f"{tuned.name} for {arch}: {found}")
     output.echo("rung: emulated; nothing was timed, so no config is chosen")
 
@@ -156,9 +156,9 @@ def _print(tuned: Tuned, arch: str, rows: Sequence[CheckedConfig]) -> None:
 def _cells(row: CheckedConfig) -> list[str]:
     used, totals = row.resources, row.emulation.counters.totals() if row.emulation else {}
     if used is None:
-        return [str(row.config), str(row.finding), *[""] * 6]
+        return [str(row.config), str(row.outcome), *[""] * 6]
     spilled = f"{used.spill_stores + used.spill_loads} B" if used.spill_stores + used.spill_loads else ""
     return [
-        str(row.config), str(row.finding), str(used.registers), spilled, formatting.size(used.shared),
+        str(row.config), str(row.outcome), str(used.registers), spilled, formatting.size(used.shared),
         f"{row.occupancy:.0%}", f"{totals.get('load_sectors', 0):,}", f"{totals.get('shared_wavefronts', 0):,}",
     ]  # fmt: skip

@@ -152,6 +152,8 @@ class Cuda(SourceFileBackend):
             )
             with scratch_folder(kernel.cache) as scratch:
                 built = compile_kernel(self.nvcc, request, scratch)
+            if self._files() != files:
+                raise BackendError(f"{self.path.name} changed while it was being built; call again")
             path = artifacts.save_artifact(kernel.cache, msgspec.msgpack.encode(built), label)
         check_resources(self.read(path).resources, shape, self.target)
         return CudaArtifact(path, shape)

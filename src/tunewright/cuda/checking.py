@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tunewright.kernel.tuned import Tuned
 
 
-class Finding(StrEnum):
-    """What is found of a config."""
+class CheckOutcome(StrEnum):
+    """What became of a config."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -39,7 +39,7 @@ class CheckedConfig:
     """A config and what was found: the reason if it is not right, faults, resources, and what was executed."""
 
     config: Config
-    finding: Finding = Finding.RIGHT
+    outcome: CheckOutcome = CheckOutcome.RIGHT
     reason: str = ""
     faults: list[PtxFault] = field(default_factory=list)
     resources: KernelResources | None = None
@@ -81,10 +81,10 @@ class _Check:
         try:
             artifact = self._backend.build(kernel, config, self._case.signature)
         except DoesNotFit as error:
-            found.finding, found.reason = Finding.MISFIT, str(error)
+            found.outcome, found.reason = CheckOutcome.MISFIT, str(error)
             return found
         except BackendError as error:
-            found.finding, found.reason = Finding.BROKEN, str(error)
+            found.outcome, found.reason = CheckOutcome.BROKEN, str(error)
             return found
         launch = self._backend.load(kernel, artifact)
         found.resources = launch.build.resources
@@ -92,7 +92,7 @@ class _Check:
         try:
             self._execute(launch, found)
         except BackendError as error:  # an instruction that the emulator does not know, among others
-            found.finding, found.reason = Finding.UNKNOWN, str(error)
+            found.outcome, found.reason = CheckOutcome.UNKNOWN, str(error)
         return found
 
     def _execute(self, launch: EmulatedLaunch, found: CheckedConfig) -> None:
@@ -107,11 +107,15 @@ class _Check:
             found.emulation = found.emulation or done
             found.orders.append(order)
             if done.faults:
-                found.finding, found.faults, found.reason = Finding.WRONG, done.faults, describe_faults(done.faults)
+                found.outcome, found.faults, found.reason = (
+                    CheckOutcome.WRONG,
+                    done.faults,
+                    describe_faults(done.faults),
+                )
                 return
             results = self._case.run(lambda *args, done=done: launch.store(done, args))
             if wrong := launch.find_misuse(done) or self._compare(results, found.emulation):
-                found.finding, found.reason = Finding.WRONG, wrong
+                found.outcome, found.reason = CheckOutcome.WRONG, wrong
                 return
 
     def _compare(self, results: Mapping[str, Any], first: Emulation) -> str | None:

@@ -145,4 +145,5 @@ def _check_reads(rules: Path, known: Sequence[Path]) -> None:
     read = parse_make_rules(rules.read_text(errors="replace"))
     toolkit = {str(path.parent) + os.sep for path in read if path.name == _TOOLKIT_HEADER}
     own = [path for path in read if not str(path).startswith(tuple(toolkit))]
-    check_reads(own, [path.resolve() for path in known])
+    advice = "give its folder with include=[...], and include it by its name"
+    check_reads(own, [path.resolve() for path in known], advice=advice)
