@@ -33,3 +33,22 @@ ld.shared.b32 %r9, [%r8];
 .loc 1 14 0
 st.global.b32 [%rd7], %r9;
 """
+
+# Blocks count in %rd2 under a lock in %rd1: thread 0 takes it and tells the others through shared memory.
+LOCK = """
+setp.eq.u32 %p1, %r1, 0;
+AGAIN:
+bar.sync 0;
+mov.b32 %r6, 0;
+@%p1 atom.global.acq_rel.gpu.cas.b32 %r6, [%rd1], 0, 1;
+@%p1 st.shared.b32 [%r4], %r6;
+bar.sync 0;
+ld.shared.b32 %r7, [%r4];
+setp.eq.u32 %p2, %r7, 1;
+@%p2 bra AGAIN;
+@%p1 ld.global.b32 %r8, [%rd2];
+@%p1 add.s32 %r8, %r8, 1;
+@%p1 st.global.b32 [%rd2], %r8;
+bar.sync 0;
+@%p1 atom.global.acq_rel.gpu.exch.b32 %r9, [%rd1], 0;
+"""

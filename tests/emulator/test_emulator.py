@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ptx_samples import MIRROR, kernel
+from ptx_samples import LOCK, MIRROR, kernel
 
 from tunewright.emulator import FaultKind, GridLaunch, Options, PtxError, UnsupportedInstruction, emulate
 from tunewright.emulator.sampling import choose_blocks
@@ -140,6 +140,13 @@ def test_counts_are_those_of_the_access_pattern() -> None:
     counts = done.counters.totals()
     assert (counts["load_requests"], counts["load_sectors"], counts["load_bytes"]) == (1, 4, 128)
     assert (counts["shared_wavefronts"], counts["shared_ideal"]) == (32, 1)
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending", "random"])
+def test_the_block_that_holds_a_lock_is_not_kept_waiting_by_those_that_try(order) -> None:
+    done = run(LOCK, launch=GridLaunch((5, 1, 1), (64, 1, 1), 256), order=order, step_limit=2000)
+    assert not done.faults
+    assert (done.arrays[1][0], done.arrays[0][0]) == (5, 0)
 
 
 def test_a_sample_of_blocks_has_the_corners() -> None:
