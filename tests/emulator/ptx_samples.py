@@ -52,3 +52,60 @@ setp.eq.u32 %p2, %r7, 1;
 bar.sync 0;
 @%p1 atom.global.acq_rel.gpu.exch.b32 %r9, [%rd1], 0;
 """
+
+# Each thread stores square(a) + 1 where the callee branches, and calls another function.
+CALLS = """
+.func (.param .b32 r) plus_one(.param .b32 v)
+{
+  .reg .b32 %r<3>;
+  ld.param.u32 %r1, [v];
+  add.u32 %r2, %r1, 1;
+  st.param.b32 [r+0], %r2;
+  ret;
+}
+.func (.param .b32 r) square(.param .b32 v, .param .b32 limit)
+{
+  .local .align 4 .b8 depot[8];
+  .reg .pred %p<2>; .reg .b32 %r<9>; .reg .b64 %rd<3>;
+  ld.param.u32 %r1, [v];
+  ld.param.u32 %r2, [limit];
+  mov.u64 %rd1, depot;
+  setp.lt.u32 %p1, %r1, %r2;
+  @%p1 bra SMALL;
+  st.param.b32 [r+0], %r2;
+  ret;
+SMALL:
+  mul.lo.u32 %r3, %r1, %r1;
+  st.local.u32 [%rd1+4], %r3;
+  ld.local.u32 %r4, [%rd1+4];
+  {
+  .param .b32 param0;
+  st.param.b32 [param0+0], %r4;
+  .param .b32 retval0;
+  call.uni (retval0), plus_one, (param0);
+  ld.param.b32 %r5, [retval0+0];
+  }
+  st.param.b32 [r+0], %r5;
+  ret;
+}
+"""
+CALL = """
+ld.global.b32 %r6, [%rd5];
+mov.u32 %r7, 0;
+mov.u32 %r9, 0;
+LOOP:
+{
+.param .b32 param0;
+st.param.b32 [param0+0], %r6;
+.param .b32 param1;
+st.param.b32 [param1+0], 10;
+.param .b32 retval0;
+call (retval0), square, (param0, param1);
+ld.param.b32 %r8, [retval0+0];
+}
+add.u32 %r9, %r9, %r8;
+add.u32 %r7, %r7, 1;
+setp.lt.u32 %p1, %r7, 2;
+@%p1 bra LOOP;
+st.global.b32 [%rd7], %r9;
+"""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ptx_samples import LOCK, MIRROR, kernel
+from ptx_samples import CALL, CALLS, HEAD, LOCK, MIRROR, kernel
 
 from tunewright.emulator import FaultKind, GridLaunch, Options, PtxError, UnsupportedInstruction, emulate
 from tunewright.emulator.sampling import choose_blocks
@@ -147,6 +147,30 @@ def test_the_block_that_holds_a_lock_is_not_kept_waiting_by_those_that_try(order
     done = run(LOCK, launch=GridLaunch((5, 1, 1), (64, 1, 1), 256), order=order, step_limit=2000)
     assert not done.faults
     assert (done.arrays[1][0], done.arrays[0][0]) == (5, 0)
+
+
+def with_functions(functions: str, body: str) -> str:
+    return kernel(body).replace(HEAD, HEAD + functions)
+
+
+def test_functions_are_called_with_registers_and_memory_of_their_own() -> None:
+    numbers, nothing = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
+    done = emulate(with_functions(CALLS, CALL), TWO_WARPS, [numbers, nothing, nothing.copy(), 64])
+    assert not done.faults
+    assert (done.arrays[2] == 2 * np.where(numbers < 10, numbers**2 + 1, 10)).all()
+
+
+@pytest.mark.parametrize(
+    ("functions", "said"),
+    [
+        (CALLS.replace("retval0), plus_one", "retval0), square").replace("(param0);", "(param0, param0);"), "itself"),
+        (CALLS.replace("(param0);", "(param0, param0);"), "another number of arguments"),
+        (CALLS.replace(") plus_one", ") other"), "that the PTX does not define"),
+    ],
+)
+def test_a_call_that_cannot_be_executed_is_named(functions, said) -> None:
+    with pytest.raises(UnsupportedInstruction, match=said):
+        emulate(with_functions(functions, CALL), TWO_WARPS, [np.zeros(64, np.uint32)] * 3 + [64])
 
 
 def test_a_sample_of_blocks_has_the_corners() -> None:

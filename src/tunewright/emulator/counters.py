@@ -32,7 +32,7 @@ _PIPES = {
 def pipe_of(instruction: Instruction) -> str:
     """Returns the pipe that executes an instruction."""
     if instruction.opcode in ("ld", "st"):
-        space = next((word for word in instruction.modifiers if word in ("param", "const", "local")), "")
+        space = next((word for word in ("param", "const", "local") if instruction.has(word)), "")
         if any(word.startswith("shared") for word in instruction.modifiers):
             space = "shared"
         return space or "global"

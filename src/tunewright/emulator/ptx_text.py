@@ -64,7 +64,7 @@ class PtxParameter:
 
 @dataclass
 class PtxKernel:
-    """A kernel (`.entry`) as it was read."""
+    """A kernel (`.entry`) or function (`.func`) as it was read; only functions have results."""
 
     name: str
     parameters: list[PtxParameter]
@@ -73,6 +73,7 @@ class PtxKernel:
     registers: dict[str, str] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
     threads: tuple[int, ...] = ()
+    results: list[PtxParameter] = field(default_factory=list)
 
     def target(self, instruction: Instruction, label: str) -> int:
         """Returns the index of the instruction at a label, which inner scopes may hide."""
@@ -84,11 +85,12 @@ class PtxKernel:
 
 @dataclass(frozen=True)
 class Module:
-    """A PTX file: its target (`sm_80`), its kernels by name, and the variables outside of kernels."""
+    """A PTX file: its target (`sm_80`), its kernels by name, the variables outside of them, and functions by name."""
 
     target: str
     kernels: dict[str, PtxKernel]
     variables: list[Variable]
+    functions: dict[str, PtxKernel] = field(default_factory=dict)
 
     def kernel(self, name: str | None = None) -> PtxKernel:
         """Returns a kernel by name, or the only one."""
@@ -117,7 +119,8 @@ def parse_module(text: str) -> Module:
     target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
     if target is None:
         raise PtxError("this is not PTX: it has no line `.target sm_80` or the like")
-    kernels, outside, at = {}, [], 0
+    found_code: dict[str, dict[str, PtxKernel]] = {"entry": {}, "func": {}}
+    outside, at = [], 0
     newlines = [found.start() for found in re.finditer("\n", text)]
     for found in _FUNCTION.finditer(text):
         if found.start() < at:
@@ -126,12 +129,13 @@ def parse_module(text: str) -> Module:
         at = found.end()
         if found[6] == "{":
             reader = _BodyReader(text, found.end(), files, newlines)
-            kernel = reader.read(PtxKernel(found[3], _parse_parameters(found[4] or ""), threads=_threads(found[5])))
+            code = PtxKernel(found[3], _parse_parameters(found[4] or ""), threads=_threads(found[5]))
+            code.results = _parse_parameters((found[2] or "").strip())
+            found_code[found[1]][found[3]] = reader.read(code)
             at = reader.at
-            if found[1] == "entry":
-                kernels[kernel.name] = kernel
     outside.append(text[at:])
-    return Module(target[1], kernels, [variable for part in outside for variable in _parse_variables(part)])
+    variables = [variable for part in outside for variable in _parse_variables(part)]
+    return Module(target[1], found_code["entry"], variables, found_code["func"])
 
 
 def _threads(attributes: str) -> tuple[int, ...]:
