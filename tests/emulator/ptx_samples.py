@@ -109,3 +109,15 @@ setp.lt.u32 %p1, %r7, 2;
 @%p1 bra LOOP;
 st.global.b32 [%rd7], %r9;
 """
+
+# One warp: c = a b + 1 of 16 x 16 matrices of halves; A, B and C are how a, b and c lie in memory.
+WMMA = """
+mov.f32 %f1, 0f3F800000;
+mov.u32 %r6, 16;
+wmma.load.a.sync.aligned.A.m16n16k16.global.f16 {%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17}, [%rd1], %r6;
+wmma.load.b.sync.aligned.B.m16n16k16.global.f16 {%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27}, [%rd2], %r6;
+wmma.mma.sync.aligned.A.B.m16n16k16.f32.f32 {%f2, %f3, %f4, %f5, %f6, %f7, %f8, %f9},
+  {%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17}, {%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27},
+  {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1};
+wmma.store.d.sync.aligned.C.m16n16k16.global.f32 [%rd3], {%f2, %f3, %f4, %f5, %f6, %f7, %f8, %f9}, %r6;
+"""

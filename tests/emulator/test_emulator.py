@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ptx_samples import CALL, CALLS, HEAD, LOCK, MIRROR, kernel
+from ptx_samples import CALL, CALLS, HEAD, LOCK, MIRROR, WMMA, kernel
 
 from tunewright.emulator import FaultKind, GridLaunch, Options, PtxError, UnsupportedInstruction, emulate
 from tunewright.emulator.sampling import choose_blocks
@@ -147,6 +147,23 @@ def test_the_block_that_holds_a_lock_is_not_kept_waiting_by_those_that_try(order
     done = run(LOCK, launch=GridLaunch((5, 1, 1), (64, 1, 1), 256), order=order, step_limit=2000)
     assert not done.faults
     assert (done.arrays[1][0], done.arrays[0][0]) == (5, 0)
+
+
+@pytest.mark.parametrize("layouts", [("row", "col", "row"), ("col", "row", "col"), ("row", "row", "col")])
+def test_wmma_multiplies_matrices_as_they_lie_in_memory(layouts) -> None:
+    random = np.random.default_rng(0)
+    left, right = (random.standard_normal((16, 16)).astype(np.float16) for _ in range(2))
+    stored = [np.ascontiguousarray(m if how == "row" else m.T) for m, how in zip((left, right), layouts, strict=False)]
+    body = WMMA.replace(".A.", f".{layouts[0]}.").replace(".B.", f".{layouts[1]}.").replace(".C.", f".{layouts[2]}.")
+    code = kernel(body).replace("%f<9>", "%f<10>")
+    one_warp = GridLaunch((1, 1, 1), (32, 1, 1), 256)
+    done = emulate(code, one_warp, [*stored, np.zeros((16, 16), np.float32), 64])
+    got = done.arrays[2] if layouts[2] == "row" else done.arrays[2].T
+    assert not done.faults
+    assert np.allclose(got, left.astype(np.float32) @ right.astype(np.float32) + 1, atol=1e-4)
+    assert done.counters.totals()["tensor_operations"] == 2 * 16**3
+    short = emulate(code, one_warp, [stored[0], stored[1][:-1], np.zeros((16, 16), np.float32), 64])
+    assert kinds(short) == {FaultKind.OUT_OF_BOUNDS}
 
 
 def with_functions(functions: str, body: str) -> str:
