@@ -5,6 +5,7 @@ import pytest
 from ptx_samples import CALL, CALLS, HEAD, LOCK, MIRROR, WMMA, kernel
 
 from tunewright.emulator import FaultKind, GridLaunch, Options, PtxError, UnsupportedInstruction, emulate
+from tunewright.emulator.ptx_text import parse_module
 from tunewright.emulator.sampling import choose_blocks
 from tunewright.emulator.small_floats import decode, encode
 
@@ -164,6 +165,19 @@ def test_wmma_multiplies_matrices_as_they_lie_in_memory(layouts) -> None:
     assert done.counters.totals()["tensor_operations"] == 2 * 16**3
     short = emulate(code, one_warp, [stored[0], stored[1][:-1], np.zeros((16, 16), np.float32), 64])
     assert kinds(short) == {FaultKind.OUT_OF_BOUNDS}
+
+
+def test_code_of_the_toolkit_is_told_by_the_line_that_calls_it() -> None:
+    body = """
+.loc 2 5 1
+mov.u32 %r6, 0;
+.loc 3 90 5, function_name $L0, inlined_at 1 28 41
+.loc 3 70 9, function_name $L1, inlined_at 3 90 5
+ld.global.b32 %r6, [%rd1+4096];
+"""
+    files = '.file 1 "/home/me/k.cu"\n.file 2 "/home/me/include/mine.h"\n.file 3 "/opt/cuda-13.0/include/crt/mma.hpp"\n'
+    module = parse_module(kernel(body) + files)
+    assert [(i.place.file, i.place.line) for i in module.kernel().instructions[-3:-1]] == [("mine.h", 5), ("k.cu", 28)]
 
 
 def with_functions(functions: str, body: str) -> str:

@@ -16,7 +16,8 @@ _VARIABLE = re.compile(
     r"(?:\.(?:visible|extern|weak|common)\s+)*\.(shared|global|const|local)\s+"
     r"(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)\s*(\[\d*\])?\s*(?:=\s*(\{[^}]*\}|[^;]+))?;"
 )
-_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+[^\n]*")
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:[^\n]*?inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*")
+_TOOLKIT = re.compile(r"/(?:cuda|nvidia)[^/]*/(?:.*/)?include/")
 _LABEL = re.compile(r"([\w$]+):(?!:)")
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
 _SPACE = re.compile(r"\s+")
@@ -113,7 +114,7 @@ def parse_module(text: str) -> Module:
     """Reads a PTX file."""
     text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     cut = re.search(r"^\s*\.section\b", text, re.MULTILINE)
-    files = {int(number): name.rsplit("/", 1)[-1] for number, name, _ in _FILE.findall(text)}
+    files = {int(number): name for number, name, _ in _FILE.findall(text)}
     if cut is not None:
         text = text[: cut.start()]
     target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
@@ -166,10 +167,13 @@ class _BodyReader:
 
     def __init__(self, text: str, at: int, files: dict[int, str], newlines: list[int]) -> None:
         self.text, self.at = text, at
-        self._files, self._newlines = files, newlines
+        self._files = {number: name.rsplit("/", 1)[-1] for number, name in files.items()}
+        self._toolkit = {number for number, name in files.items() if _TOOLKIT.search(name)}
+        self._newlines = newlines
         self._scopes = [0]
         self._names: list[dict[str, str]] = [{}]
         self._loc = (0, 0)
+        self._callers: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._count = 0
 
     def read(self, kernel: PtxKernel) -> PtxKernel:
@@ -205,7 +209,7 @@ class _BodyReader:
 
     def _directive(self, kernel: PtxKernel) -> None:
         if found := _LOC.match(self.text, self.at):
-            self._loc = int(found[1]), int(found[2])
+            self._loc = self._locate(*(int(number or 0) for number in found.groups()))
         elif found := _REGISTERS.match(self.text, self.at):
             self._declare(kernel, found[1], found[2])
         elif found := _VARIABLE.match(self.text, self.at):
@@ -214,6 +218,14 @@ class _BodyReader:
             line = self.text[self.at : self.at + 60].splitlines()[0]
             raise PtxError(f"the directive `{line}` in the kernel {kernel.name} is not known")
         self.at = found.end()
+
+    def _locate(self, file: int, line: int, column: int, *caller: int) -> tuple[int, int]:
+        """Returns file and line of code; for an inlined function of the toolkit, those of the code that calls it."""
+        place = file, line
+        if file in self._toolkit and caller[0]:
+            place = self._callers.get((caller[0], caller[1], caller[2]), (caller[0], caller[1]))
+        self._callers[file, line, column] = place
+        return place
 
     def _declare(self, kernel: PtxKernel, kind: str, names: str) -> None:
         for name in (word.strip() for word in names.split(",")):
