@@ -20,10 +20,10 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 HEART = ["model", "ports", "measure", "engine", "session.py", "kernel/tuned.py"]
 
 PUBLIC = {
-    "C", "Callable", "Case", "Command", "Config", "CpuSeconds", "Feature", "In", "InOut", "Jax", "Knob", "NoDecision",
-    "NothingWorked", "Numba", "Out", "Python", "Range", "Referee", "Regex", "Rule", "Seconds", "Session", "Space",
-    "TuneOptions", "Tuned", "TunewrightError", "Variant", "__version__", "configure", "current_session", "memo",
-    "persistent_memo", "seal", "tune", "unseal",
+    "C", "Callable", "Case", "Command", "Config", "CpuSeconds", "Cuda", "Feature", "In", "InOut", "Jax", "Knob",
+    "NoDecision", "NothingWorked", "Numba", "Out", "Python", "Range", "Referee", "Regex", "Rule", "Seconds", "Session",
+    "Space", "TuneOptions", "Tuned", "TunewrightError", "Variant", "__version__", "configure", "current_session",
+    "memo", "persistent_memo", "seal", "tune", "unseal",
 }  # fmt: skip
 
 

@@ -44,9 +44,10 @@ def test_figures_of_the_readme_are_those_of_the_results() -> None:
         assert figure.rstrip("x") in results, figure
 
 
-def test_the_files_of_the_openmp_page_are_those_of_the_tutorial() -> None:
-    text = (PROJECT / "docs" / "howto" / "openmp.md").read_text()
+@pytest.mark.parametrize(("page", "folder", "count"), [("howto/openmp.md", ".", 4), ("cuda.md", "cuda", 2)])
+def test_the_files_of_a_page_are_those_of_the_tutorial(page, folder, count) -> None:
+    text = (PROJECT / "docs" / page).read_text()
     shown = dict(re.findall(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE))
-    assert len(shown) == 4
+    assert len(shown) == count
     for name, content in shown.items():
-        assert content == (PROJECT / "tutorials" / name).read_text(), name
+        assert content == (PROJECT / "tutorials" / folder / name).read_text(), name

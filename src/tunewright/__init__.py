@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tunewright.backends.jax import Jax
     from tunewright.backends.numba import Numba
     from tunewright.commands import Command, CpuSeconds, Regex, Seconds
+    from tunewright.cuda import Cuda
     from tunewright.memoization import memo, persistent_memo
     from tunewright.referee import Referee
 
@@ -32,6 +33,7 @@ __all__ = [
     "Command",
     "Config",
     "CpuSeconds",
+    "Cuda",
     "Feature",
     "In",
     "InOut",
@@ -68,6 +70,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "Callable": "tunewright.backends.compiled",
+        "Cuda": "tunewright.cuda",
         "Jax": "tunewright.backends.jax",
         "Numba": "tunewright.backends.numba",
         "Referee": "tunewright.referee",

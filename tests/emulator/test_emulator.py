@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from ptx_samples import MIRROR, kernel
+from ptx_samples import CALL, CALLS, HEAD, LOCK, MIRROR, WMMA, kernel
 
 from tunewright.emulator import FaultKind, GridLaunch, Options, PtxError, UnsupportedInstruction, emulate
+from tunewright.emulator.ptx_text import parse_module
 from tunewright.emulator.sampling import choose_blocks
 from tunewright.emulator.small_floats import decode, encode
 
@@ -140,6 +141,67 @@ def test_counts_are_those_of_the_access_pattern() -> None:
     counts = done.counters.totals()
     assert (counts["load_requests"], counts["load_sectors"], counts["load_bytes"]) == (1, 4, 128)
     assert (counts["shared_wavefronts"], counts["shared_ideal"]) == (32, 1)
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending", "random"])
+def test_the_block_that_holds_a_lock_is_not_kept_waiting_by_those_that_try(order) -> None:
+    done = run(LOCK, launch=GridLaunch((5, 1, 1), (64, 1, 1), 256), order=order, step_limit=2000)
+    assert not done.faults
+    assert (done.arrays[1][0], done.arrays[0][0]) == (5, 0)
+
+
+@pytest.mark.parametrize("layouts", [("row", "col", "row"), ("col", "row", "col"), ("row", "row", "col")])
+def test_wmma_multiplies_matrices_as_they_lie_in_memory(layouts) -> None:
+    random = np.random.default_rng(0)
+    left, right = (random.standard_normal((16, 16)).astype(np.float16) for _ in range(2))
+    stored = [np.ascontiguousarray(m if how == "row" else m.T) for m, how in zip((left, right), layouts, strict=False)]
+    body = WMMA.replace(".A.", f".{layouts[0]}.").replace(".B.", f".{layouts[1]}.").replace(".C.", f".{layouts[2]}.")
+    code = kernel(body).replace("%f<9>", "%f<10>")
+    one_warp = GridLaunch((1, 1, 1), (32, 1, 1), 256)
+    done = emulate(code, one_warp, [*stored, np.zeros((16, 16), np.float32), 64])
+    got = done.arrays[2] if layouts[2] == "row" else done.arrays[2].T
+    assert not done.faults
+    assert np.allclose(got, left.astype(np.float32) @ right.astype(np.float32) + 1, atol=1e-4)
+    assert done.counters.totals()["tensor_operations"] == 2 * 16**3
+    short = emulate(code, one_warp, [stored[0], stored[1][:-1], np.zeros((16, 16), np.float32), 64])
+    assert kinds(short) == {FaultKind.OUT_OF_BOUNDS}
+
+
+def test_code_of_the_toolkit_is_told_by_the_line_that_calls_it() -> None:
+    body = """
+.loc 2 5 1
+mov.u32 %r6, 0;
+.loc 3 90 5, function_name $L0, inlined_at 1 28 41
+.loc 3 70 9, function_name $L1, inlined_at 3 90 5
+ld.global.b32 %r6, [%rd1+4096];
+"""
+    files = '.file 1 "/home/me/k.cu"\n.file 2 "/home/me/include/mine.h"\n.file 3 "/opt/cuda-13.0/include/crt/mma.hpp"\n'
+    module = parse_module(kernel(body) + files)
+    assert [(i.place.file, i.place.line) for i in module.kernel().instructions[-3:-1]] == [("mine.h", 5), ("k.cu", 28)]
+
+
+def with_functions(functions: str, body: str) -> str:
+    return kernel(body).replace(HEAD, HEAD + functions)
+
+
+def test_functions_are_called_with_registers_and_memory_of_their_own() -> None:
+    numbers, nothing = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
+    done = emulate(with_functions(CALLS, CALL), TWO_WARPS, [numbers, nothing, nothing.copy(), 64])
+    assert not done.faults
+    assert (done.arrays[2] == 2 * np.where(numbers < 10, numbers**2 + 1, 10)).all()
+
+
+@pytest.mark.parametrize(
+    ("functions", "said"),
+    [
+        (CALLS.replace("retval0), plus_one", "retval0), square").replace("(param0);", "(param0, param0);"), "itself"),
+        (CALLS.replace("(param0);", "(param0, param0);"), "another number of arguments"),
+        (CALLS.replace(") plus_one", ") other"), "that the PTX does not define"),
+    ],
+)
+def test_a_call_that_cannot_be_executed_is_named(functions, said) -> None:
+    with pytest.raises(UnsupportedInstruction, match=said):
+        emulate(with_functions(functions, CALL), TWO_WARPS, [np.zeros(64, np.uint32)] * 3 + [64])
 
 
 def test_a_sample_of_blocks_has_the_corners() -> None:

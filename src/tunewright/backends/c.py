@@ -16,6 +16,7 @@ from tunewright.backends.c_launch import CLaunch, dim_places
 from tunewright.backends.c_project import Project, check_reads, describe_libraries, is_of_system, traced_files
 from tunewright.backends.c_source import (
     CArgument,
+    check_arrays,
     compiler_options,
     normalize_source,
     parse_make_rules,
@@ -223,14 +224,7 @@ class C:
             raise SignatureError(
                 f"{self.path.name}: the function takes {len(arguments)} arguments, the kernel passes {passed}"
             )
-        for i, (parameter, text) in enumerate(zip(kernel.parameters, signature.args, strict=True)):
-            if text.rpartition("]")[2].startswith(":"):
-                raise SignatureError(
-                    f"{parameter.name} is {text}, but a C kernel gets a bare pointer; "
-                    f"pass np.ascontiguousarray({parameter.name})"
-                )
-            if arguments and (mismatch := arguments[i].find_mismatch(text.partition("[")[0])):
-                raise SignatureError(f"{parameter.name} is an array of {mismatch} in {self.path.name}")
+        check_arrays(kernel.parameters, signature, arguments, self.path.name)
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
         """Builds a shared library, unless one of the same content exists."""

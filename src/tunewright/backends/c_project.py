@@ -169,14 +169,16 @@ def _compiler_prefixes(compiler: str) -> tuple[str, ...]:
     return (f"{root}/",) if own else ()
 
 
-def check_reads(read: Iterable[Path], known: Iterable[Path], compiler: str = "") -> None:
-    """Raises BackendError if a build read a file of the user that is not in the key."""
+def check_reads(
+    read: Iterable[Path], known: Iterable[Path], compiler: str = "", advice: str = "name it in sources=[...]"
+) -> None:
+    """Raises BackendError with advice if a build read a file of the user that is not in the key."""
     expected = set(known)
     for path in dict.fromkeys(os.path.realpath(path) for path in read):
         if Path(path) not in expected and os.path.isfile(path) and not is_of_system(Path(path), compiler):
             raise BackendError(
                 f"the build read {os.path.basename(path)}, which is not in the key: a change of it would go unnoticed; "
-                "name it in sources=[...]"
+                f"{advice}"
             )
 
 

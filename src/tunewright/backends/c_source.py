@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tunewright.errors import BackendError
+from tunewright.errors import BackendError, SignatureError
+from tunewright.model.signature import Parameter, Signature
 from tunewright.spaces.config import Config
 
 _QUOTED = r"""(?P<keep>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
@@ -123,6 +124,20 @@ def parse_prototype(text: str, function: str) -> list[CArgument] | None:
     if len(definitions) != 1:
         return None
     return [_argument(part) for part in definitions[0].split(",") if part.strip() not in ("", "void")]
+
+
+def check_arrays(
+    parameters: Sequence[Parameter], signature: Signature, arguments: Sequence[CArgument] | None, file: str
+) -> None:
+    """Raises SignatureError for arrays that a function would misread, since it gets bare pointers."""
+    for i, (parameter, text) in enumerate(zip(parameters, signature.args, strict=True)):
+        if text.rpartition("]")[2].startswith(":"):
+            raise SignatureError(
+                f"{parameter.name} is {text}, but a C kernel gets a bare pointer; "
+                f"pass np.ascontiguousarray({parameter.name})"
+            )
+        if arguments and i < len(arguments) and (mismatch := arguments[i].find_mismatch(text.partition("[")[0])):
+            raise SignatureError(f"{parameter.name} is an array of {mismatch} in {file}")
 
 
 def compiler_options(config: Config) -> list[str]:

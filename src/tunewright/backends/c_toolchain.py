@@ -136,7 +136,7 @@ def run(
 def _first_error(stderr: str) -> str:
     """Returns the first line of an error of the compiler or linker, without its path; else the last line."""
     for line in stderr.splitlines():
-        # What collect2 says follows what the linker said, and has no reason.
-        if not line.startswith("collect2:") and _ERROR_LINE.search(line):
+        # What collect2 says follows what the linker said, and has no reason; an included file may be called "error".
+        if not line.lstrip().startswith(("collect2:", "In file included from", "from ")) and _ERROR_LINE.search(line):
             return re.sub(r"^\S*/", "", line.strip())
     return stderr.strip().splitlines()[-1] if stderr.strip() else ""

@@ -70,6 +70,9 @@ COMMANDS = {
     "gpu": CommandEntry(
         "tunewright.cli.gpu", "gpu", "Test whether everything works on a card, and write a report.", INTEGRATE, "triton"
     ),
+    "cuda": CommandEntry(
+        "tunewright.cli.cuda", "cuda", "Check CUDA C++ kernels for GPUs that are not here.", INTEGRATE, "cuda"
+    ),
     "emulate": CommandEntry(
         "tunewright.cli.emulate",
         "emulate_command",

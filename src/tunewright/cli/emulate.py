@@ -24,7 +24,8 @@ RUNG = "emulated"
 SHOWN_LINES = 12
 
 
-def _triple(text: str) -> tuple[int, int, int]:
+def parse_triple(text: str) -> tuple[int, int, int]:
+    """Returns grid or block from a text such as 4,2 or 4x2."""
     try:
         sizes = [int(word) for word in text.replace("x", ",").split(",")]
     except ValueError:
@@ -72,8 +73,8 @@ def emulate_command(file: str, **options: Any) -> None:
     code = module.kernel(options["kernel"])
     if options["block"] is None and not code.threads:
         raise click.UsageError(f"{code.name} requires no number of threads; give --block")
-    block = _triple(options["block"]) if options["block"] else (*code.threads, 1, 1)[:3]
-    launch = GridLaunch(_triple(options["grid"]), block, options["shared"])  # type: ignore[arg-type]
+    block = parse_triple(options["block"]) if options["block"] else (*code.threads, 1, 1)[:3]
+    launch = GridLaunch(parse_triple(options["grid"]), block, options["shared"])  # type: ignore[arg-type]
     args = argument_words.parse_words(options["arguments"], options["seed"])
     how = Options(blocks=options["blocks"], order=options["order"], seed=options["seed"])
     done = emulate(module, launch, args, how, code.name)
@@ -87,12 +88,12 @@ def check_kernel(kernel: str, **options: Any) -> None:
 
     with triton_commands.require_triton():
         declaration, inputs, reference = triton_commands.load_checked(kernel)
-        shape = {name: int(value) for name, value in _pairs(options["shape"]).items()}
+        shape = {name: int(value) for name, value in parse_pairs(options["shape"]).items()}
         arguments = dict(inputs(**shape))
         if "grid" not in arguments:
             raise SignatureError("inputs() returns no grid; add it, as {'grid': (4, 4), 'x': ...}")
         grid = arguments.pop("grid")
-        given = _pairs(options["setting"])
+        given = parse_pairs(options["setting"])
         config = {name: _value(text) for name, text in given.items()} or declaration.configs[0]
         settings = declaration.settings((), arguments, config)
         call = triton_kernels.TritonCall(declaration.function, arguments, grid, _only_settings(settings, arguments))
@@ -108,7 +109,8 @@ def _only_settings(settings: Mapping[str, Any], arguments: Mapping[str, Any]) ->
     return {name: value for name, value in settings.items() if name not in arguments}
 
 
-def _pairs(text: str | None) -> dict[str, str]:
+def parse_pairs(text: str | None) -> dict[str, str]:
+    """Returns names and values from a text such as M=64,N=64."""
     pairs = [word.partition("=") for word in (text or "").split(",") if word.strip()]
     if broken := [name for name, equals, _ in pairs if not equals]:
         raise click.UsageError(f"{broken[0]!r} has no value; write NAME=VALUE,NAME=VALUE")
@@ -124,7 +126,8 @@ def _value(text: str) -> Any:
     return {"True": True, "False": False}.get(text, text)
 
 
-def _plain(fault: PtxFault) -> dict[str, Any]:
+def plain_fault(fault: PtxFault) -> dict[str, Any]:
+    """Returns a fault as JSON."""
     found = {"kind": str(fault.kind), "message": fault.message, "file": fault.place.file, "line": fault.place.line,
              "ptx_line": fault.place.ptx_line, "instruction": fault.place.text}  # fmt: skip
     if fault.other is not None:
@@ -138,7 +141,7 @@ def report(done: Emulation, faults: Sequence[PtxFault], said: dict[str, Any], *,
     passes = not faults and not wrong
     if as_json:
         facts = {"kernel": done.kernel, "rung": RUNG, "passes": passes, "compared": compared or bool(wrong), **said,
-                 "faults": [_plain(fault) for fault in faults], "blocks": len(done.blocks), "grid": list(done.grid),
+                 "faults": list(map(plain_fault, faults)), "blocks": len(done.blocks), "grid": list(done.grid),
                  "whole": done.whole, "counters": done.counters.totals(), "lines": done.counters.by_line()}  # fmt: skip
         output.print_json(facts)
     else:

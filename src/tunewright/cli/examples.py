@@ -131,6 +131,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'tunewright triton prebuild attention.py:fwd --targets sm_80,sm_90,gfx942 --signature "*fp16,*fp16,i32:16"',
     ),
     "triton check": ("tunewright triton check softmax.py:softmax --target sm_90 --config BLOCK=1024,num_warps=8",),
+    "cuda check": (
+        "tunewright cuda check transpose.py:transpose --target sm_90 --config TILE=32,ROWS=8",
+        "tunewright cuda check transpose.py --all --json",
+    ),
     "gpu accept": (
         "tunewright gpu accept --out gpu-report",
         "tunewright gpu accept --only clock,kernels --simulate tunewright.testing.acceptance_cards:healthy",

@@ -20,7 +20,7 @@ SECTOR = 32
 BANKS = 32
 
 _PIPES = {
-    "mma": "tensor", "wgmma": "tensor", "ldmatrix": "shared", "stmatrix": "shared", "bar": "barrier",
+    "mma": "tensor", "wgmma": "tensor", "wmma": "tensor", "ldmatrix": "shared", "stmatrix": "shared", "bar": "barrier",
     "barrier": "barrier", "mbarrier": "barrier", "bra": "control", "ret": "control", "exit": "control",
     "call": "control", "ex2": "special", "lg2": "special", "sin": "special", "cos": "special", "rsqrt": "special",
     "rcp": "special", "sqrt": "special", "tanh": "special", "div": "special", "shfl": "shuffle", "redux": "shuffle",
@@ -32,7 +32,7 @@ _PIPES = {
 def pipe_of(instruction: Instruction) -> str:
     """Returns the pipe that executes an instruction."""
     if instruction.opcode in ("ld", "st"):
-        space = next((word for word in instruction.modifiers if word in ("param", "const", "local")), "")
+        space = next((word for word in ("param", "const", "local") if instruction.has(word)), "")
         if any(word.startswith("shared") for word in instruction.modifiers):
             space = "shared"
         return space or "global"

@@ -42,7 +42,8 @@ class Group:
         self.state = np.where(self.thread < machine.launch.threads, RUNNING, EXITED).astype(np.int8)
         self.uniform = 0 if not self.state.any() else -1
         self.steps = 0
-        self.last, self.rotates = 0, False
+        self.rotates = False
+        self._turn, self._turns = 0, np.zeros(self.size, np.int64)
         self.async_copies: list[Any] = []
         self.carry = np.zeros(self.size, np.bool_)
         self.committed = np.zeros(self.size, np.int32)
@@ -90,12 +91,12 @@ class Group:
         if not counters.size:
             return None
         lowest = int(counters.min())
-        if self.rotates:  # after a failed try, those that are elsewhere go first
+        if self.rotates:  # after a failed try, those that have not run for longest go first
             self.rotates = False
-            later = counters[counters > self.last]
-            lowest = int(later.min()) if later.size else lowest
-        self.last = lowest
+            lowest = int(counters[self._turns[running].argmin()])
         mask = running & (self.pc == lowest)
+        self._turn += 1
+        self._turns[mask] = self._turn
         if mask.all():
             self.uniform = lowest
             return lowest, True

@@ -16,6 +16,7 @@ MODULES = (
     "warp_ops",
     "matrix_ops",
     "wgmma",
+    "wmma",
     "mbarriers",
     "tensor_maps",
 )

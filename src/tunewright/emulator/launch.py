@@ -15,6 +15,7 @@ from tunewright.emulator import sampling
 from tunewright.emulator.counters import Counters
 from tunewright.emulator.faults import FaultKind, KernelFault, Place, PtxError, PtxFault
 from tunewright.emulator.group import WARP
+from tunewright.emulator.inlining import inline_calls
 from tunewright.emulator.machine import FaultList, GridLaunch, Machine, Shape, Shared
 from tunewright.emulator.memory import GlobalMemory
 from tunewright.emulator.program import Program, layout
@@ -106,7 +107,7 @@ def emulate(
     """
     began = time.perf_counter()
     module = parse_module(ptx) if isinstance(ptx, str) else ptx
-    code = module.kernel(kernel)
+    code = inline_calls(module.kernel(kernel), module.functions)
     if options.order not in ORDERS:
         raise PtxError(f"no order {options.order!r}; choose one of {', '.join(ORDERS)}")
     given = _bind(module, code, args)

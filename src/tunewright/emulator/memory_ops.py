@@ -126,7 +126,7 @@ def call(ops: Operands, item: Instruction) -> Step:
     if "vprintf" in text:
         return nothing
     if "__assertfail" not in text:
-        raise UnsupportedInstruction(item.place, "a call of a function that was not inlined")
+        raise UnsupportedInstruction(item.place, "a call of a function that the PTX does not define")
 
     def run(group: Group) -> None:
         raise group.machine.fault(group, FaultKind.ASSERTION, "an assertion of the kernel failed")

@@ -18,6 +18,7 @@ from tunewright.emulator.memory import SHARED_START
 from tunewright.emulator.operands import Operands, Reader, Step
 from tunewright.emulator.ptx_text import Instruction, PtxKernel, Variable
 from tunewright.emulator.types import types_of, width
+from tunewright.emulator.wmma import access_bytes
 
 _CONTROL = {"bra", "ret", "exit", "trap"}
 _BARRIERS = {"bar", "barrier"}
@@ -148,6 +149,8 @@ def _grain(items: Sequence[Instruction], space: str) -> int:
             continue
         if item.opcode in ("ld", "st", "atom", "red"):
             sizes.append(width(types_of(item.modifiers)[-1]))
+        elif item.opcode == "wmma":
+            sizes.append(access_bytes(item))
         elif item.opcode == "cp" and len(item.operands) >= 3 and item.operands[2][:1].isdigit():
             sizes.append(1 if len(item.operands) > 3 and space == "global" else int(item.operands[2], 0))
         elif item.opcode in ("cp", "tensormap") and item.has("tensor") | item.has("replace"):

@@ -16,7 +16,8 @@ _VARIABLE = re.compile(
     r"(?:\.(?:visible|extern|weak|common)\s+)*\.(shared|global|const|local)\s+"
     r"(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)\s*(\[\d*\])?\s*(?:=\s*(\{[^}]*\}|[^;]+))?;"
 )
-_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+[^\n]*")
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:[^\n]*?inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*")
+_TOOLKIT = re.compile(r"/(?:cuda|nvidia)[^/]*/(?:.*/)?include/")
 _LABEL = re.compile(r"([\w$]+):(?!:)")
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
 _SPACE = re.compile(r"\s+")
@@ -64,7 +65,7 @@ class PtxParameter:
 
 @dataclass
 class PtxKernel:
-    """A kernel (`.entry`) as it was read."""
+    """A kernel (`.entry`) or function (`.func`) as it was read; only functions have results."""
 
     name: str
     parameters: list[PtxParameter]
@@ -73,6 +74,7 @@ class PtxKernel:
     registers: dict[str, str] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
     threads: tuple[int, ...] = ()
+    results: list[PtxParameter] = field(default_factory=list)
 
     def target(self, instruction: Instruction, label: str) -> int:
         """Returns the index of the instruction at a label, which inner scopes may hide."""
@@ -84,11 +86,12 @@ class PtxKernel:
 
 @dataclass(frozen=True)
 class Module:
-    """A PTX file: its target (`sm_80`), its kernels by name, and the variables outside of kernels."""
+    """A PTX file: its target (`sm_80`), its kernels by name, the variables outside of them, and functions by name."""
 
     target: str
     kernels: dict[str, PtxKernel]
     variables: list[Variable]
+    functions: dict[str, PtxKernel] = field(default_factory=dict)
 
     def kernel(self, name: str | None = None) -> PtxKernel:
         """Returns a kernel by name, or the only one."""
@@ -111,13 +114,14 @@ def parse_module(text: str) -> Module:
     """Reads a PTX file."""
     text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     cut = re.search(r"^\s*\.section\b", text, re.MULTILINE)
-    files = {int(number): name.rsplit("/", 1)[-1] for number, name, _ in _FILE.findall(text)}
+    files = {int(number): name for number, name, _ in _FILE.findall(text)}
     if cut is not None:
         text = text[: cut.start()]
     target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
     if target is None:
         raise PtxError("this is not PTX: it has no line `.target sm_80` or the like")
-    kernels, outside, at = {}, [], 0
+    found_code: dict[str, dict[str, PtxKernel]] = {"entry": {}, "func": {}}
+    outside, at = [], 0
     newlines = [found.start() for found in re.finditer("\n", text)]
     for found in _FUNCTION.finditer(text):
         if found.start() < at:
@@ -126,12 +130,13 @@ def parse_module(text: str) -> Module:
         at = found.end()
         if found[6] == "{":
             reader = _BodyReader(text, found.end(), files, newlines)
-            kernel = reader.read(PtxKernel(found[3], _parse_parameters(found[4] or ""), threads=_threads(found[5])))
+            code = PtxKernel(found[3], _parse_parameters(found[4] or ""), threads=_threads(found[5]))
+            code.results = _parse_parameters((found[2] or "").strip())
+            found_code[found[1]][found[3]] = reader.read(code)
             at = reader.at
-            if found[1] == "entry":
-                kernels[kernel.name] = kernel
     outside.append(text[at:])
-    return Module(target[1], kernels, [variable for part in outside for variable in _parse_variables(part)])
+    variables = [variable for part in outside for variable in _parse_variables(part)]
+    return Module(target[1], found_code["entry"], variables, found_code["func"])
 
 
 def _threads(attributes: str) -> tuple[int, ...]:
@@ -162,10 +167,13 @@ class _BodyReader:
 
     def __init__(self, text: str, at: int, files: dict[int, str], newlines: list[int]) -> None:
         self.text, self.at = text, at
-        self._files, self._newlines = files, newlines
+        self._files = {number: name.rsplit("/", 1)[-1] for number, name in files.items()}
+        self._toolkit = {number for number, name in files.items() if _TOOLKIT.search(name)}
+        self._newlines = newlines
         self._scopes = [0]
         self._names: list[dict[str, str]] = [{}]
         self._loc = (0, 0)
+        self._callers: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._count = 0
 
     def read(self, kernel: PtxKernel) -> PtxKernel:
@@ -201,7 +209,7 @@ class _BodyReader:
 
     def _directive(self, kernel: PtxKernel) -> None:
         if found := _LOC.match(self.text, self.at):
-            self._loc = int(found[1]), int(found[2])
+            self._loc = self._locate(*(int(number or 0) for number in found.groups()))
         elif found := _REGISTERS.match(self.text, self.at):
             self._declare(kernel, found[1], found[2])
         elif found := _VARIABLE.match(self.text, self.at):
@@ -210,6 +218,14 @@ class _BodyReader:
             line = self.text[self.at : self.at + 60].splitlines()[0]
             raise PtxError(f"the directive `{line}` in the kernel {kernel.name} is not known")
         self.at = found.end()
+
+    def _locate(self, file: int, line: int, column: int, *caller: int) -> tuple[int, int]:
+        """Returns file and line of code; for an inlined function of the toolkit, those of the code that calls it."""
+        place = file, line
+        if file in self._toolkit and caller[0]:
+            place = self._callers.get((caller[0], caller[1], caller[2]), (caller[0], caller[1]))
+        self._callers[file, line, column] = place
+        return place
 
     def _declare(self, kernel: PtxKernel, kind: str, names: str) -> None:
         for name in (word.strip() for word in names.split(",")):

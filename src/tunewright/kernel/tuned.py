@@ -17,7 +17,7 @@ from tunewright.cases.case import Case
 from tunewright.cases.inputs import Inputs
 from tunewright.engine.budget import Budget
 from tunewright.engine.decide import ProgramRace
-from tunewright.errors import SignatureError, SpaceError
+from tunewright.errors import BackendError, SignatureError, SpaceError
 from tunewright.kernel.buckets import Buckets
 from tunewright.kernel.declaration import Declaration, TuneOptions
 from tunewright.kernel.display import Shown
@@ -29,7 +29,7 @@ from tunewright.kernel.seeds import load_seeds
 from tunewright.kernel.workloads import make_workload
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Evaluator
-from tunewright.model.decision import Decision, Problem
+from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.model.foreign import is_traced
 from tunewright.model.key import Key
 from tunewright.model.signature import Parameter, Signature
@@ -215,6 +215,9 @@ class Tuned(Shown, Generic[P, R]):
         args = with_defaults(self.parameters, args)
         lookup_only = is_lookup_only() or (is_traced(args) and self.session.mode is Mode.TUNE)
         problem, session = self.problem(args), self.session
+        if self._untimed and session.mode is Mode.TUNE:
+            log.warning("%s: %s. The default is used.", self.name, self._untimed)
+            return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
         decision = session.lookup(problem) if lookup_only else session.lookup_or_policy(problem)
         if decision is not None:
             return decision
@@ -228,6 +231,11 @@ class Tuned(Shown, Generic[P, R]):
             self._ready.clear()
         return decision
 
+    @property
+    def _untimed(self) -> str:
+        """Why the backend has no times to choose by; empty if it has."""
+        return str(getattr(self.backend, "untimed", ""))
+
     def _search(self, problem: Problem, args: Sequence[Any], budget: Budget | None, **options: bool) -> Decision:
         if not self.declaration.invariant:
             return self.search(problem, args, budget, **options)
@@ -237,6 +245,8 @@ class Tuned(Shown, Generic[P, R]):
 
     def search(self, problem: Problem, args: Sequence[Any], budget: Budget | None, **options: bool) -> Decision:
         """Searches a problem of this kernel, whatever is stored; `tune` is for users."""
+        if self._untimed:
+            raise BackendError(f"{self.name}: {self._untimed}")
         program: ProgramRace | None = None
         if self.declaration.program:
             from tunewright.kernel.program import program_race  # noqa: PLC0415 - only needed for programs

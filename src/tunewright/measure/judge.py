@@ -56,12 +56,12 @@ class KernelJudge:
         """Computes the expected results of every case. Raises BackendError if the reference fails."""
         with exclusive_lock(self._workload.lock):  # a reference may use all cores
             for number in range(len(self._workload.cases)):
-                self._results(Content(number))
+                self.expected(Content(number))
 
     def compare(self, content: Content, results: Mapping[str, Any]) -> str | None:
         """Returns what is wrong with results; None if they are right."""
         same_dtype = self._workload.check.reference is None
-        return self._results(content).mismatch(results, self._case(content).tolerance, same_dtype=same_dtype)
+        return self.expected(content).mismatch(results, self._case(content).tolerance, same_dtype=same_dtype)
 
     def check_clock(self, claimed: ClaimedTime) -> str | None:
         """Returns None: in the same process there is no other clock."""
@@ -75,7 +75,8 @@ class KernelJudge:
             self._cases[place] = self._workload.prepare_case(*place)
         return self._cases[place]
 
-    def _results(self, content: Content) -> ExpectedResults:
+    def expected(self, content: Content) -> ExpectedResults:
+        """Returns the expected results for contents; they are computed once, and the latest are kept."""
         if content in self._expected:
             self._expected.move_to_end(content)
             return self._expected[content]

@@ -75,7 +75,8 @@ class Backend(Protocol):
     artifact once more at another address: then candidates are timed at several, and luck with one does not win. It may
     have a method `warm_up(artifact, args)`, which calls it once while it is built: then a JIT compiles in time. One
     with a method `workload(kernel, default, timing)` evaluates configs in its own way, as commands do; its method
-    `declare(tuned)` checks a declaration and returns the parameters, and its `notes` are those of every decision.
+    `declare(tuned)` checks a declaration and returns the parameters, and its `notes` are those of every decision. One
+    with a text `untimed` has no times to choose by, and that is why: calls use what is stored, or the default config.
     """
 
     def signature(self, kernel: Kernel) -> CallSignature:
