@@ -59,7 +59,7 @@ NOT_NEEDED = ("nvidia-cusolver", "nvidia-nvtx", "nvidia-cuda-cccl")
 OLDER_DOCTOR = "three tests of the doctor fail: what Dynamo reports of recompilations for other sizes differs there"
 
 NOT_SUPPORTED_YET = {
-    "torch-2.10": "five tests of the doctor fail: Dynamo reports lines and reasons of some breaks and guards otherwise there",
+    "torch-2.10": "five tests of the doctor fail: Dynamo reports other lines and reasons there",
     "torch-2.11": OLDER_DOCTOR,
     "torch-2.12": OLDER_DOCTOR,
 }

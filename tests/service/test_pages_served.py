@@ -12,7 +12,7 @@ from tunewright.stores import locations
 from tunewright.stores.bundle import build, signing
 from tunewright.testing.keys import DECISION, KEY
 
-OF_SOMETHING = ("/kernel", "/decision", "/race", "/bundle", "/data/journal", "/data/search")
+OF_SOMETHING = ("/kernel", "/decision", "/race", "/bundle", "/shapes", "/data/journal", "/data/search")
 """Pages that must be told of what."""
 
 

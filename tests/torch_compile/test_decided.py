@@ -38,6 +38,7 @@ def decide(session, model, call, config):
     return decision.key
 
 
+@pytest.mark.slow
 def test_what_was_decided_is_found_with_this_models_decisions_only(session) -> None:
     model, call = small(), Call(torch.ones(2, 8))
     own = decide(session, model, call, FROZEN)

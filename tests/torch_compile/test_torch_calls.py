@@ -107,6 +107,7 @@ def test_what_cannot_be_tuned_is_said_at_once() -> None:
         tt.compile(torch.sin, backend="eager")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("training", "warned"), [(False, True), (True, False)])
 def test_a_forgotten_no_grad_is_said_of_a_model_in_eval_mode(training, warned, caplog) -> None:
     model = torch.nn.Linear(2, 2).train(training)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
 import torch
@@ -49,7 +49,7 @@ candidates took minutes to build, and memory bandwidth shared with other program
 class CompileOptions(TypedDict, total=False):
     """Keywords of `torch.compile`."""
 
-    backend: str
+    backend: Literal["inductor"]
     mode: str | None
     options: Mapping[str, Any] | None
 
