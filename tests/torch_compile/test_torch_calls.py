@@ -59,10 +59,17 @@ def test_tensors_in_lists_and_keywords_are_changed_too() -> None:
     assert [tensor.sum().item() for tensor in call.tensors()] == [2, 3]
 
 
-def test_the_doctor_takes_keywords_and_reports_on_layers() -> None:
+def test_the_doctor_takes_keywords_beside_those_of_torch_compile() -> None:
     model, keywords = masked()
     with torch.no_grad():
-        diagnosis = tt.doctor(model, torch.ones(2, 4), **keywords, backend="eager", layers=True)
+        diagnosis = tt.doctor(model, torch.ones(2, 4), **keywords, backend="eager", dynamic=False)
+    assert not [note for note in diagnosis.notes if "not checked" in note]
+
+
+def test_the_doctor_takes_a_call_and_reports_on_layers() -> None:
+    model, keywords = masked()
+    with torch.no_grad():
+        diagnosis = tt.doctor(model, Call(torch.ones(2, 4), **keywords), backend="eager", layers=True)
     assert {error.layer for error in diagnosis.drifts} == {"the whole model", "linear"}
     assert not [note for note in diagnosis.notes if "not checked" in note]
 

@@ -54,17 +54,17 @@ class Call:
         ]
         return Call(*changed[0], **changed[1])
 
-    def leaves(self) -> list[Any]:
-        """Returns what is nested in the arguments: positional ones, then keywords by name."""
+    def leaves(self) -> list[tuple[str, Any]]:
+        """Returns what is nested in the arguments: positional ones, then keywords by name, each with `name=`."""
         tree_leaves = adapter.tree_leaves()
-        found: list[Any] = tree_leaves(self.args)
+        found = [("", leaf) for leaf in tree_leaves(self.args)]
         for name in sorted(self.kwargs):
-            found += tree_leaves(self.kwargs[name])
+            found += [(f"{name}=", leaf) for leaf in tree_leaves(self.kwargs[name])]
         return found
 
     def tensors(self) -> list[Any]:
         """Returns the tensors among the leaves."""
-        return [leaf for leaf in self.leaves() if isinstance(leaf, torch.Tensor)]
+        return tensors_of(self.leaves())
 
     def sorted(self) -> Call:
         """Returns the call with its keywords by name, in which order compiled code takes them."""
@@ -72,11 +72,24 @@ class Call:
 
     def describe(self) -> tuple[str, ...]:
         """Returns what code depends on: dtypes, sizes and strides of tensors, other values, names of keywords."""
-        tree_leaves = adapter.tree_leaves()
-        parts = [*map(_describe, tree_leaves(self.args))]
-        for name in sorted(self.kwargs):
-            parts += [f"{name}={_describe(leaf)}" for leaf in tree_leaves(self.kwargs[name])]
-        return tuple(parts)
+        return describe_leaves(self.leaves())
+
+
+def describe_leaves(leaves: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
+    """Returns what code depends on of the leaves of a call."""
+    return tuple(f"{name}{_describe(leaf)}" for name, leaf in leaves)
+
+
+def tensors_of(leaves: Iterable[tuple[str, Any]]) -> list[Any]:
+    """Returns the tensors among the leaves of a call."""
+    return [leaf for _, leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def make_call(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call:
+    """Returns the call with these arguments, or the `Call` that is the only one of them."""
+    if len(arguments) == 1 and isinstance(arguments[0], Call):
+        return arguments[0]
+    return Call(*arguments, **keywords)
 
 
 def read_calls(values: Iterable[Any]) -> tuple[Call, ...]:

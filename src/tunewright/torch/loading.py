@@ -16,7 +16,7 @@ from tunewright.stores import serialization
 from tunewright.stores.bundle.store import BundleStore
 from tunewright.stores.seal import SEAL
 from tunewright.torch import compatibility
-from tunewright.torch.calls import Call
+from tunewright.torch.calls import Call, describe_leaves, tensors_of
 from tunewright.torch.compatibility import ALLOWABLE, Difference
 from tunewright.torch.inductor import packages
 from tunewright.torch.shipping import CACHES, KIND, MANIFEST, ModelManifest, package_name
@@ -39,8 +39,8 @@ class Shipped:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Returns the model's results."""
-        made = Call(*arguments, **keywords)
-        call = made.describe()
+        leaves = Call(*arguments, **keywords).leaves()
+        call = describe_leaves(leaves)
         package = self._packages.get(call)
         if package is None:
             known = "; ".join(map(_join, self._packages))
@@ -48,7 +48,7 @@ class Shipped:
                 f"{self.manifest.name} was compiled for {known}, and is called with {_join(call)}: "
                 "change the call, or build the bundle with such a call too"
             )
-        return package(made.tensors())
+        return package(tensors_of(leaves))
 
     @property
     def counts(self) -> Counter[str]:

@@ -18,7 +18,7 @@ from tunewright.errors import BackendError
 from tunewright.report import formatting
 from tunewright.report.roofline import Roofline
 from tunewright.torch import compiler_output, roofline
-from tunewright.torch.calls import Call, split_keywords
+from tunewright.torch.calls import Call, make_call, split_keywords
 from tunewright.torch.diagnostics.subject import Subject, is_in_torch, suppress_output
 from tunewright.torch.inductor import adapter, releases, tracing
 from tunewright.torch.inductor.tracing import CompileTrace, KernelTiming, ScheduledNode
@@ -80,7 +80,7 @@ def compile_report(model: Any, *arguments: Any, **keywords: Any) -> CompileRepor
     releases.require_supported()
     inner, known = adapter.unwrap_compiled(model)
     own, options = split_keywords(keywords)
-    call = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], Call) else Call(*arguments, **own)
+    call = make_call(arguments, own)
     subject = Subject(inner, (call,), {**known, **options})
     torch.compiler.reset()
     training, dtype = bool(getattr(inner, "training", False)), _float_dtype(subject)

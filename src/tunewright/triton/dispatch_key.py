@@ -99,8 +99,8 @@ class _IntClasses(dict[tuple[int, ...], int]):
         self._ones, self._sixteens = ones, sixteens
 
     def __missing__(self, values: tuple[int, ...]) -> int:
-        while len(self) >= MAX_ENTRIES:
-            del self[next(iter(self))]
+        if len(self) >= MAX_ENTRIES:
+            self.clear()  # in one step, since other threads launch too
         self[values] = found = int.from_bytes(map(self._class, values))
         return found
 

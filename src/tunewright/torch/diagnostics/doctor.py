@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from tunewright.errors import SignatureError
-from tunewright.torch.calls import Call, read_calls, split_keywords
+from tunewright.torch.calls import Call, make_call, read_calls, split_keywords
 from tunewright.torch.diagnostics import caching, casts, graph_breaks, numerics, options, overhead, recompiles
 from tunewright.torch.diagnostics.compile_phases import phases
 from tunewright.torch.diagnostics.subject import Subject, observe
@@ -36,7 +36,7 @@ def doctor(
     frame = sys._getframe(1)
     caller = CodeLocation(frame.f_code.co_filename, frame.f_lineno)
     own, how = split_keywords(keywords)
-    return examine(fn, (Call(*args, **own), *more), how, calls=calls, layers=layers, caller=caller)
+    return examine(fn, (make_call(args, own), *more), how, calls=calls, layers=layers, caller=caller)
 
 
 def examine_target(
