@@ -96,6 +96,10 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
     ),
     "dashboard": (zero("complaints"), absolute("first_paint_ms", "lower", "one visit to each page", 1.0)),
     "emulator": (zero("false_alarms"), higher("right", FIXED), higher("found_share", FIXED)),
+    "knowing": (
+        higher("spearman_median", "the pool is drawn by a fixed seed", 0.02),
+        higher("r10_gain", "the searches have fixed seeds", 0.02),
+    ),
     "faults": (zero("total.lost"), higher("total.injected", "chance decides a few of them", 0.2)),
     "fleet": (
         higher("overhead_ratio_10ms", "0.88 to 0.93 in a quiet run, less on a busy machine", 0.15),

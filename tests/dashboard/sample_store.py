@@ -124,6 +124,15 @@ DIAGNOSIS = {
     "symptoms": [{"cause": "item", "kind": "graph break", "place": {"file": "model.py", "line": 8},
                   "wrong": "it breaks", "remedy": "keep it a tensor", "once": 0.0, "each": 0.001, "stake": 1.0}],
 }  # fmt: skip
+COUNTS = {
+    "kernel": "transpose", "target": "sm_90", "rung": "emulated", "sizes": {"M": 8}, "outcomes": {"right": 2},
+    "source": [{"file": "<t>.cu", "first": 3, "lines": ["if (a < b)", "    y[i] = x[i];", "}"]}],
+    "configs": [
+        {"config": {"PAD": pad}, "outcome": "right", "counters": {"warp_instructions": 90 + pad, "barriers": 0},
+         "lines": [{"file": "<t>.cu", "line": 4, "warp_instructions": 80 + pad, "load_sectors": 1234}]}
+        for pad in (0, 1)
+    ],
+}  # fmt: skip
 
 
 def small() -> CompileReport:
@@ -179,4 +188,5 @@ FILED = [
     SavedReport("schedule", "steps", SCHEDULE),
     SavedReport("diagnosis", "sick", DIAGNOSIS),
     SavedReport("journey", "from Python", as_dict(small())),
+    SavedReport("counts", "counted", COUNTS),
 ]

@@ -25,7 +25,7 @@ EVERY = [
     ("/race", {"key": DIGEST}), ("/resources", {}), ("/resources", {"name": FILED[0].name}), ("/schedules", {}),
     ("/schedules", {"name": FILED[1].name}), ("/torch", {}), ("/torch", {"name": FILED[2].name}),
     ("/torch", {"name": FILED[3].name}), ("/campaigns", {}),
-    ("/bundles", {}),
+    ("/bundles", {}), ("/counts", {}), ("/counts", {"name": FILED[4].name}),
 ]  # fmt: skip
 
 

@@ -67,3 +67,25 @@ def test_a_wrong_result_is_told(tmp_path, monkeypatch) -> None:
 def test_some_blocks_of_the_grid_are_compared_where_they_stored(tmp_path, monkeypatch) -> None:
     code, said = check(tmp_path, SOFTMAX, "--blocks", "2", monkeypatch=monkeypatch)
     assert (code, said["blocks"], said["whole"]) == (0, 2, False)
+
+
+@pytest.mark.slow
+def test_a_prebuild_drops_configs_whose_compiled_code_is_wrong(tmp_path, monkeypatch) -> None:
+    from tunewright.cli.main import command
+
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    monkeypatch.setenv("TUNEWRIGHT_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "dropped.py"
+    tuned = "@triton.autotune([triton.Config({'BLOCK': b}) for b in (256, 512)], key=['n'])\n@triton.jit"
+    path.write_text(SOFTMAX.replace("@triton.jit", tuned))
+    arguments = ["triton", "prebuild", f"{path}:softmax", "--targets", "sm_80", "--signature", "*fp32,*fp32,i32"]
+    ran = CliRunner().invoke(command, [*arguments, "--check", "--json"])
+    assert ran.exit_code == 0, ran.output
+    said = json.loads(ran.stdout)
+    by_block = {row["config"]["BLOCK"]: row for row in said["rows"]}
+    assert by_block[512]["keep"]
+    assert not by_block[256]["keep"], "rows of 300 do not fit a block of 256"
+    assert by_block[256]["by"] == "emulator"
+    assert "wrong" in by_block[256]["reasons"][0]
+    unchecked = json.loads(CliRunner().invoke(command, [*arguments, "--json"]).stdout)
+    assert all(row["keep"] for row in unchecked["rows"]), "without --check nothing is executed"

@@ -102,7 +102,7 @@ def _check_file(place: str, target: str, how: Options, options: Mapping[str, Any
     if not options["as_json"]:
         spilled, occupancy = used.spill_stores + used.spill_loads, f"{said['occupancy']:.0%}"
         output.echo(f"{used.registers} registers, {spilled} B spilled, {used.shared:,} B shared, occupancy {occupancy}")
-    emulation.report(done, done.faults, said, as_json=options["as_json"])
+    emulation.report(done, done.faults, said, as_json=options["as_json"], folders=[backend.path.parent])
 
 
 def _chosen(tuned: Tuned, options: dict[str, Any]) -> Sequence[Config]:
@@ -117,13 +117,14 @@ def _chosen(tuned: Tuned, options: dict[str, Any]) -> Sequence[Config]:
 
 
 def _facts(tuned: Tuned, sizes: dict[str, int], rows: Sequence[CheckedConfig]) -> dict[str, Any]:
-    from tunewright.cli.emulate import RUNG  # noqa: PLC0415 - an extension of its own
+    from tunewright.cli.emulate import RUNG, source_text  # noqa: PLC0415 - an extension of its own
 
     assert isinstance(tuned.backend, Cuda)
     return {
         "kernel": tuned.name, "target": tuned.backend.arch, "rung": RUNG, "sizes": sizes,
         "outcomes": {str(outcome): sum(row.outcome is outcome for row in rows) for outcome in CheckOutcome},
         "configs": [_row(row) for row in rows],
+        "source": source_text([row.emulation for row in rows if row.emulation], [tuned.backend.path.parent]),
     }  # fmt: skip
 
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from tunewright.cli import output
 from tunewright.cli.targets import json_option
-from tunewright.emulator import Emulation, GridLaunch, Options, PtxFault, emulate
+from tunewright.emulator import Emulation, GridLaunch, Options, PtxError, PtxFault, emulate
 from tunewright.emulator import words as argument_words
 from tunewright.errors import SignatureError
 
 if TYPE_CHECKING:
-    pass
+    from tunewright.emulator.triton_kernels import Verdict
+    from tunewright.triton.static.prebuild import PrebuildResult
 
 RUNG = "emulated"
 """The kind of evidence: the compiled code was executed on a CPU. Nothing is said about speed."""
 
 SHOWN_LINES = 12
+
+CHECKED_BLOCKS = 8
+"""Blocks of each config that `tunewright triton prebuild --check` executes, those at the edges among them."""
 
 
 def parse_triple(text: str) -> tuple[int, int, int]:
@@ -81,32 +87,60 @@ def emulate_command(file: str, **options: Any) -> None:
     report(done, done.faults, {"target": module.target, "orders": [options["order"]]}, as_json=options["as_json"])
 
 
+class EmulatedKernel:
+    """A Triton kernel with the inputs and the reference that its file declares, to be executed in the emulator."""
+
+    def __init__(self, kernel: str, shape: str | None) -> None:
+        from tunewright.cli import triton as triton_commands  # noqa: PLC0415 - an extension of its own
+
+        self.declaration, inputs, self._reference = triton_commands.load_checked(kernel)
+        self._arguments = dict(inputs(**{name: int(value) for name, value in parse_pairs(shape).items()}))
+        if "grid" not in self._arguments:
+            raise SignatureError("inputs() returns no grid; add it, as {'grid': (4, 4), 'x': ...}")
+        self._grid = self._arguments.pop("grid")
+
+    def check(self, config: Mapping[str, Any], target: str, how: Options) -> Verdict:
+        """Compiles a config for a target, executes it and compares with the reference."""
+        from tunewright.emulator import triton_kernels  # noqa: PLC0415 - needs Triton
+
+        settings = self.declaration.settings((), self._arguments, config)
+        only = {name: value for name, value in settings.items() if name not in self._arguments}
+        call = triton_kernels.TritonCall(self.declaration.function, self._arguments, self._grid, only)
+        return triton_kernels.check_call(call, triton_kernels.compile_call(call, target), self._reference, how)
+
+
 def check_kernel(kernel: str, **options: Any) -> None:
     """Compiles a Triton kernel for a target, executes it and compares with its reference."""
-    from tunewright.cli import triton as triton_commands  # noqa: PLC0415 - an extension of its own
-    from tunewright.emulator import triton_kernels  # noqa: PLC0415
+    from tunewright.cli.triton import require_triton  # noqa: PLC0415 - an extension of its own
 
-    with triton_commands.require_triton():
-        declaration, inputs, reference = triton_commands.load_checked(kernel)
-        shape = {name: int(value) for name, value in parse_pairs(options["shape"]).items()}
-        arguments = dict(inputs(**shape))
-        if "grid" not in arguments:
-            raise SignatureError("inputs() returns no grid; add it, as {'grid': (4, 4), 'x': ...}")
-        grid = arguments.pop("grid")
+    with require_triton():
+        emulated = EmulatedKernel(kernel, options["shape"])
         given = parse_pairs(options["setting"])
-        config = {name: _value(text) for name, text in given.items()} or declaration.configs[0]
-        settings = declaration.settings((), arguments, config)
-        call = triton_kernels.TritonCall(declaration.function, arguments, grid, _only_settings(settings, arguments))
-        compiled = triton_kernels.compile_call(call, options["target"])
+        config = {name: _value(text) for name, text in given.items()} or emulated.declaration.configs[0]
         how = Options(blocks=options["blocks"], seed=options["seed"])
-        verdict = triton_kernels.check_call(call, compiled, reference, how)
+        verdict = emulated.check(config, options["target"], how)
     said = {"target": options["target"], "orders": verdict.orders, "config": {k: str(v) for k, v in config.items()}}
     said["wrong"] = verdict.wrong
-    report(verdict.emulation, verdict.faults, said, as_json=options["as_json"])
+    folders = [Path(inspect.getfile(emulated.declaration.function.fn)).parent]
+    report(verdict.emulation, verdict.faults, said, as_json=options["as_json"], folders=folders)
 
 
-def _only_settings(settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in arguments}
+def drop_wrong(kernel: str, shape: str | None, rows: Iterable[PrebuildResult]) -> Iterator[PrebuildResult]:
+    """Yields rows of a prebuild; those that are kept for NVIDIA's GPUs are executed, and dropped if they are wrong."""
+    emulated = EmulatedKernel(kernel, shape)
+    for row in rows:
+        yield _checked(emulated, row) if row.keep and row.target.startswith("sm_") else row
+
+
+def _checked(emulated: EmulatedKernel, row: PrebuildResult) -> PrebuildResult:
+    try:
+        verdict = emulated.check(row.config, row.target, Options(blocks=CHECKED_BLOCKS))
+    except PtxError as error:  # an instruction that is not known says nothing about the config
+        return msgspec.structs.replace(row, reasons=[*row.reasons, f"not executed: {error}"])
+    if verdict.passes:
+        return row
+    why = str(verdict.faults[0]) if verdict.faults else f"wrong: {verdict.wrong}"
+    return msgspec.structs.replace(row, keep=False, by="emulator", reasons=[*row.reasons, why])
 
 
 def parse_pairs(text: str | None) -> dict[str, str]:
@@ -135,14 +169,33 @@ def plain_fault(fault: PtxFault) -> dict[str, Any]:
     return found
 
 
-def report(done: Emulation, faults: Sequence[PtxFault], said: dict[str, Any], *, as_json: bool) -> None:
-    """Prints what was found; ends with status 1 if anything is wrong."""
+def source_text(runs: Iterable[Emulation], folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Returns the lines of the source files that were executed, as far as they are in these folders."""
+    ranges: dict[str, list[int]] = {}
+    for done in runs:
+        for line in done.counters.by_line():
+            if line["line"]:
+                ranges.setdefault(line["file"], []).append(line["line"])
+    found = []
+    for file, lines in ranges.items():
+        path = next((path for folder in folders if (path := folder / Path(file).name).is_file()), None)
+        if path is not None:
+            text = path.read_text(errors="replace").splitlines()[min(lines) - 1 : max(lines)]
+            found.append({"file": file, "first": min(lines), "lines": text})
+    return found
+
+
+def report(
+    done: Emulation, faults: Sequence[PtxFault], said: dict[str, Any], *, as_json: bool, folders: Sequence[Path] = ()
+) -> None:
+    """Prints what was found; ends with status 1 if anything is wrong. Only sources in `folders` are quoted."""
     wrong, compared = said.get("wrong", ""), said.get("wrong", "") is None
     passes = not faults and not wrong
     if as_json:
         facts = {"kernel": done.kernel, "rung": RUNG, "passes": passes, "compared": compared or bool(wrong), **said,
                  "faults": list(map(plain_fault, faults)), "blocks": len(done.blocks), "grid": list(done.grid),
-                 "whole": done.whole, "counters": done.counters.totals(), "lines": done.counters.by_line()}  # fmt: skip
+                 "whole": done.whole, "counters": done.counters.totals(), "lines": done.counters.by_line(),
+                 "source": source_text([done], folders)}  # fmt: skip
         output.print_json(facts)
     else:
         _print(done, faults, said)

@@ -43,6 +43,10 @@ def triton() -> None:
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Compilers at once.")
 @click.option("--deadline", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds each.")
 @click.option("--model/--no-model", default=True, help="Drop what cannot work before compiling (the default).")
+@click.option(
+    "--check", "is_checked", is_flag=True, help="Execute what is kept in the emulator, and drop what is wrong."
+)
+@click.option("--shape", help="Sizes for inputs(), as M=64,N=64, with --check.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw heat maps: .png, .svg or .html.")
 @click.option(
     "--install", type=click.Path(file_okay=False, path_type=Path), help="Put the results into this Triton cache."
@@ -53,7 +57,8 @@ def prebuild(kernel: str, targets: str | None, signature: str | None, plot: Path
 
     Prints registers, spills, shared memory and occupancy of each, and whether to keep or drop it, with the reason.
     Results are cached: after an interruption the same command continues. The numbers come from real compiles (rung 1);
-    nothing is run, so nothing is said about speed. Exit status 1 if no config is kept.
+    nothing is run, so nothing is said about speed. With --check, some blocks of each config that is kept are executed
+    on the CPU and compared with reference(), as by `tunewright triton check`. Exit status 1 if no config is kept.
     """
     with require_triton():
         from tunewright.triton.static import prebuild as builder  # noqa: PLC0415 - loads Triton
@@ -65,7 +70,8 @@ def prebuild(kernel: str, targets: str | None, signature: str | None, plot: Path
         stopped = False
         progress = _ProgressLine(builder.PrebuildProgress(plan.total), quiet=options["as_json"])
         try:
-            for row in builder.prebuild(plan, cache, width=options["jobs"], deadline=options["deadline"]):
+            made = builder.prebuild(plan, cache, width=options["jobs"], deadline=options["deadline"])
+            for row in _execute(kernel, options["shape"], made) if options["is_checked"] else made:
                 rows.append(row)
                 progress.note(row)
         except KeyboardInterrupt:
@@ -113,6 +119,14 @@ def check(kernel: str, **options: Any) -> None:
     from tunewright.cli.emulate import check_kernel  # noqa: PLC0415 - an extension of its own
 
     check_kernel(kernel, **options)
+
+
+def _execute(kernel: str, shape: str | None, rows: Iterator[PrebuildResult]) -> Iterator[PrebuildResult]:
+    if not is_installed("emulator"):
+        raise MissingExtension("emulator", "tunewright triton prebuild --check")
+    from tunewright.cli.emulate import drop_wrong  # noqa: PLC0415 - an extension of its own
+
+    return drop_wrong(kernel, shape, rows)
 
 
 def load_checked(target: str) -> tuple[KernelDeclaration, Any, Any]:
@@ -292,7 +306,7 @@ def _print_rows(
         output.echo(f"{formatting.counted(totals['installed'], 'kernel')} put into the Triton cache")
     if totals["stopped"]:
         output.echo("stopped; results are kept, and the same command continues")
-    output.echo("rung 1: real compiles, nothing was run")
+    output.echo("rung 1: real compiles, nothing was run on a GPU")
 
 
 def _cells(row: PrebuildResult) -> list[str]:

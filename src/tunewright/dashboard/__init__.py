@@ -5,6 +5,7 @@ from __future__ import annotations
 from tunewright.dashboard import (
     bundles,
     campaigns,
+    counts,
     explorer,
     kernel,
     overview,
@@ -39,6 +40,7 @@ PAGE_RENDERERS: dict[str, PageRenderer] = {
     "/races": races.races,
     "/race": races.race,
     "/resources": reports.resources,
+    "/counts": counts.counts,
     "/schedules": reports.schedules,
     "/torch": reports.torch,
     "/campaigns": campaigns.campaigns,

@@ -25,6 +25,7 @@ NAVIGATION = {
     "/strategies": "Strategies",
     "/races": "Races",
     "/resources": "Resources",
+    "/counts": "Counts",
     "/schedules": "Schedules",
     "/torch": "Torch",
     "/campaigns": "Campaigns",

@@ -30,7 +30,7 @@ MAX_ROWS = 400
 SAVE_COMMAND = "tunewright report keep FILE.json"
 
 
-class _ReportKind(NamedTuple):
+class ReportKind(NamedTuple):
     """Where reports of a kind are shown, what they are about, and the command that makes one."""
 
     path: str
@@ -40,57 +40,62 @@ class _ReportKind(NamedTuple):
     command: str
 
 
-_RESOURCES = _ReportKind(
+_RESOURCES = ReportKind(
     "/resources", "Resources", "resources",
     "Triton kernels compiled for GPUs that are not here: registers, spills, shared memory, occupancy.",
     "tunewright triton prebuild FILE.py:NAME --json > FILE.json",
 )  # fmt: skip
-_SCHEDULES = _ReportKind(
+_SCHEDULES = ReportKind(
     "/schedules", "Schedules", "schedule", "Schedules of MLIR payloads, step by step.",
     "tunewright mlir steps SCHEDULE PAYLOAD --json > FILE.json",
 )  # fmt: skip
-_COMPILE_REPORTS = _ReportKind(
+_COMPILE_REPORTS = ReportKind(
     "/torch", "Compile reports", "journey", "Models on their way from Python to machine code, step by step.",
     "tunewright torch report FILE.py:MAKE --out DIR --json > FILE.json",
 )  # fmt: skip
-_DIAGNOSES = _ReportKind(
+_DIAGNOSES = ReportKind(
     "/torch", "Torch", "diagnosis", "What torch.compile makes of models: symptoms by the time at stake.",
     "tunewright torch doctor FILE.py:MAKE --json > FILE.json",
 )  # fmt: skip
+COUNTS = ReportKind(
+    "/counts", "Counts", "counts",
+    "Compiled GPU code executed on a CPU: instructions and memory traffic of each source line.",
+    "tunewright triton check FILE.py:NAME --json > FILE.json",
+)  # fmt: skip
 
 
-REPORT_PATHS = {kind.kind: kind.path for kind in (_RESOURCES, _SCHEDULES, _DIAGNOSES, _COMPILE_REPORTS)}
+REPORT_PATHS = {kind.kind: kind.path for kind in (_RESOURCES, _SCHEDULES, _DIAGNOSES, _COMPILE_REPORTS, COUNTS)}
 """Where reports of each kind are shown."""
 
 
 def resources(views: Views, query: Query) -> PageContent:
     """Renders the GPU resources of Triton configs, from prebuilds."""
-    report = _requested_report(views, query, _RESOURCES)
+    report = requested_report(views, query, _RESOURCES)
     if report is None:
-        return PageContent(_RESOURCES.title, _report_list(views, _RESOURCES), _RESOURCES.path)
+        return PageContent(_RESOURCES.title, report_list(views, _RESOURCES), _RESOURCES.path)
     return PageContent(report.title, _resources(report.value), _RESOURCES.path)
 
 
 def schedules(views: Views, query: Query) -> PageContent:
     """Renders what each step of a schedule did to a program."""
-    report = _requested_report(views, query, _SCHEDULES)
+    report = requested_report(views, query, _SCHEDULES)
     if report is None:
-        return PageContent(_SCHEDULES.title, _report_list(views, _SCHEDULES), _SCHEDULES.path)
+        return PageContent(_SCHEDULES.title, report_list(views, _SCHEDULES), _SCHEDULES.path)
     return PageContent(report.title, _steps(report.value), _SCHEDULES.path)
 
 
 def torch(views: Views, query: Query) -> PageContent:
     """Renders diagnoses and compile reports of models."""
-    report = _requested_report(views, query, _DIAGNOSES, _COMPILE_REPORTS)
+    report = requested_report(views, query, _DIAGNOSES, _COMPILE_REPORTS)
     if report is None:
-        compile_reports = components.section(_COMPILE_REPORTS.title, _report_list(views, _COMPILE_REPORTS))
-        body = join_markup([_report_list(views, _DIAGNOSES), compile_reports])
+        compile_reports = components.section(_COMPILE_REPORTS.title, report_list(views, _COMPILE_REPORTS))
+        body = join_markup([report_list(views, _DIAGNOSES), compile_reports])
         return PageContent(_DIAGNOSES.title, body, _DIAGNOSES.path)
     body = _diagnosis(report.value) if report.kind == _DIAGNOSES.kind else _compile_report(report.value)
     return PageContent(report.title, body, _DIAGNOSES.path)
 
 
-def _requested_report(views: Views, query: Query, *kinds: _ReportKind) -> SavedReport | None:
+def requested_report(views: Views, query: Query, *kinds: ReportKind) -> SavedReport | None:
     """Returns the report that a query names, or None if it names none."""
     name = query.get("name")
     if not name:
@@ -102,7 +107,8 @@ def _requested_report(views: Views, query: Query, *kinds: _ReportKind) -> SavedR
     raise PageNotFound(f"No report is saved as {name[:40]!r}.")
 
 
-def _report_list(views: Views, kind: _ReportKind) -> Markup:
+def report_list(views: Views, kind: ReportKind) -> Markup:
+    """Returns a table of the reports of a kind, or how to make one."""
     about, reports = el("p", kind.about, class_="about"), views.saved_reports(kind.kind)
     if reports:
         rows = [

@@ -100,11 +100,49 @@ class DiagnosisReport(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class SourceText(msgspec.Struct, frozen=True):
+    """A part of a source file, from line `first` on."""
+
+    file: str
+    first: int
+    lines: tuple[str, ...]
+
+
+class CountedConfig(msgspec.Struct, frozen=True):
+    """A config that was executed in the emulator: its counts in total and by source line."""
+
+    config: dict[str, str | int | float | bool | None] = {}
+    outcome: str = ""
+    counters: dict[str, int] = {}
+    lines: tuple[dict[str, str | int], ...] = ()
+
+
+class CountsReport(msgspec.Struct, frozen=True):
+    """The shown part of what `tunewright cuda check --json` and `tunewright triton check --json` write."""
+
+    kernel: str
+    target: str
+    rung: str
+    source: tuple[SourceText, ...]
+    configs: tuple[CountedConfig, ...] = ()
+    config: dict[str, str | int | float | bool | None] = {}
+    counters: dict[str, int] = {}
+    lines: tuple[dict[str, str | int], ...] = ()
+
+    @property
+    def executed(self) -> tuple[CountedConfig, ...]:
+        """The configs that have counts."""
+        return tuple(config for config in self.configs if config.counters) or (
+            CountedConfig(self.config, "", self.counters, self.lines),
+        )
+
+
 COMMANDS = {
     "resources": "tunewright triton prebuild --json",
     "schedule": "tunewright mlir steps --json",
     "diagnosis": "tunewright torch doctor --json",
     "journey": "tunewright torch report --json",
+    "counts": "tunewright triton check --json",
 }
 """Kinds of reports, and the commands that write them."""
 
@@ -115,7 +153,12 @@ def content_type(kind: str) -> Any:
         with requires_extension("tunewright.torch"):
             from tunewright.torch.report.compile_report import CompileReport  # noqa: PLC0415 - may be absent
         return CompileReport
-    return {"resources": PrebuildReport, "schedule": tuple[ScheduleStep, ...], "diagnosis": DiagnosisReport}[kind]
+    return {
+        "resources": PrebuildReport,
+        "schedule": tuple[ScheduleStep, ...],
+        "diagnosis": DiagnosisReport,
+        "counts": CountsReport,
+    }[kind]
 
 
 class SavedReport(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):

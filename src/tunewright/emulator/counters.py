@@ -2,6 +2,9 @@
 
 The counts follow from what is executed and from documented rules (sectors of 32 bytes, 32 banks of 4 bytes). They are
 not times, and nothing is predicted from them here.
+
+Caches are counted by a simple model, if they are wanted: the L1 cache of a block keeps all that the block loaded, and
+the L2 cache all that any executed block loaded. So misses are the fewest that are possible; a real cache has more.
 """
 
 from __future__ import annotations
@@ -48,11 +51,13 @@ class Counters:
     FIELDS = (
         "warp_instructions", "divergent", "load_requests", "load_sectors", "load_bytes", "store_requests",
         "store_sectors", "store_bytes", "shared_requests", "shared_wavefronts", "shared_ideal", "barriers",
-        "tensor_operations",
+        "tensor_operations", "l1_misses", "l2_misses",
     )  # fmt: skip
 
-    def __init__(self, instructions: Sequence[Instruction]) -> None:
-        self._instructions = instructions
+    def __init__(self, instructions: Sequence[Instruction], *, caches: bool = False) -> None:
+        self._instructions, self._caches = instructions, caches
+        self._in_l1: set[int] = set()
+        self._in_l2: set[int] = set()
         self.by_instruction = {field: np.zeros(len(instructions) + 1, np.int64) for field in self.FIELDS}
         self._patterns: dict[tuple[int, bytes], tuple[int, int]] = {}
         self._sectors: dict[tuple[int, bytes], int] = {}
@@ -74,6 +79,19 @@ class Counters:
             spans = [relative + step for step in range(0, size, SECTOR)] + [relative + size - 1]
             self._sectors[key] = int(np.unique(np.concatenate(spans) // SECTOR).size)
         self.add(f"{verb}_sectors", at, self._sectors[key])
+        if self._caches and not store:
+            self._add_misses(group, address, size, warp)
+
+    def _add_misses(self, group: Any, address: Array, size: int, warp: Array) -> None:
+        """Counts sectors that no load of the block asked for before, and those that no block asked for."""
+        block = warp + group.machine.first_row
+        spans = [(block << 44) + (address + step) // SECTOR for step in (*range(0, size, SECTOR), size - 1)]
+        new = set(np.unique(np.concatenate(spans)).tolist()) - self._in_l1
+        self._in_l1 |= new
+        sectors = {sector & ((1 << 44) - 1) for sector in new} - self._in_l2
+        self._in_l2 |= sectors
+        self.add("l1_misses", group.at, len(new))
+        self.add("l2_misses", group.at, len(sectors))
 
     def add_shared(self, group: Any, flat: Array, size: int) -> None:
         """Counts requests and wavefronts of an access to shared memory, against the fewest possible."""

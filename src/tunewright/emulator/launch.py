@@ -43,14 +43,16 @@ SHARED_LIMITS = {
 class Options:
     """How a kernel is executed.
 
-    `blocks` is how many blocks to execute (None: all); `order` one of `ascending`, `descending` and `random`; `races`
-    whether accesses are checked for order; `step_limit` the most instructions of one warp.
+    `blocks` is how many blocks to execute (None: all), or their ids; `order` one of `ascending`, `descending` and
+    `random`; `races` whether accesses are checked for order; `caches` whether hits of caches are counted;
+    `step_limit` the most instructions of one warp.
     """
 
-    blocks: int | None = None
+    blocks: int | Sequence[Shape] | None = None
     order: str = "ascending"
     seed: int = 0
     races: bool = True
+    caches: bool = False
     step_limit: int = 2_000_000
 
 
@@ -117,7 +119,9 @@ def emulate(
     memory = GlobalMemory(given.buffers, given.names)
     shadow = GlobalShadow(memory.bytes.size, program.global_grain) if options.races else None
     random = np.random.default_rng(options.seed) if options.order == "random" else None
-    state = Shared(program, launch, memory, Counters(code.instructions), FaultList(), shadow, random)
+    state = Shared(
+        program, launch, memory, Counters(code.instructions, caches=options.caches), FaultList(), shadow, random
+    )
     blocks = sampling.choose_blocks(launch.grid, options.blocks, options.seed)
     try:
         _check_resources(module.target, launch, shared_size, state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 
@@ -9,9 +10,13 @@ import numpy as np
 
 from tunewright.emulator.types import Array
 
+Shape = tuple[int, int, int]
 
-def choose_blocks(grid: tuple[int, int, int], count: int | None, seed: int) -> Array:
-    """Returns ids of blocks, a row each, in the order in which a device starts them."""
+
+def choose_blocks(grid: Shape, count: int | Sequence[Shape] | None, seed: int) -> Array:
+    """Returns ids of blocks, a row each, in the order in which a device starts them; `count` may name them itself."""
+    if isinstance(count, Sequence):
+        return np.asarray(count, dtype=np.int64).reshape(-1, 3)
     total = prod(grid)
     if count is None or count >= total:
         chosen = np.arange(total)
@@ -23,5 +28,5 @@ def choose_blocks(grid: tuple[int, int, int], count: int | None, seed: int) -> A
     return np.stack([chosen % grid[0], chosen // grid[0] % grid[1], chosen // (grid[0] * grid[1])], axis=1)
 
 
-def _number(grid: tuple[int, int, int], place: tuple[int, ...]) -> int:
+def _number(grid: Shape, place: tuple[int, ...]) -> int:
     return place[0] + grid[0] * (place[1] + grid[1] * place[2])
