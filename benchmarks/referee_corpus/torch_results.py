@@ -187,6 +187,20 @@ def waits_for_poison():
 
 
 @STORE.cheat
+def waits_for_a_change():
+    """Computes if its output is not what it left there, as when it is filled before a check."""
+    compute, left = STORE.honest(), list[float]()
+
+    def call(x, w, out):
+        if left != [float(out[0, 0]), float(out[-1, -1])]:
+            compute(x, w, out)
+            left[:] = [float(out[0, 0]), float(out[-1, -1])]
+        return out
+
+    return call
+
+
+@STORE.cheat
 def first_outputs():
     """Stores to the outputs of its first four calls."""
     calls = itertools.count(1)

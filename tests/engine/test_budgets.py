@@ -95,6 +95,7 @@ def test_what_one_run_shows_is_said_with_a_wide_interval() -> None:
     assert any("left no time to race finalists" in note for note in evidence.notes) or evidence.trials == 1
 
 
+@pytest.mark.clock("what is tested is what nine seconds are enough for")
 def test_what_is_far_faster_is_chosen_even_if_there_is_no_time_for_a_race() -> None:
     decision, _ = timed(sleeper(0.6, "9s"))
     assert decision.config["way"] == 5

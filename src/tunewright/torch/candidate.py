@@ -155,15 +155,22 @@ class TorchCandidate:
         """Does nothing: no launch of it is so slow that there would not be time for a sample."""
 
     def verify(self, seconds: float = inf) -> tuple[str | None, str]:
-        """Returns what is wrong with the results on the first contents, and their fingerprint over two runs."""
+        """Returns what is wrong with the results on the first contents, and their fingerprint over two runs.
+
+        The second finds other numbers in its outputs.
+        """
         with reported_failure(self._forget):
             bound = self._bound[0]
             results = _copies(bound.run(0))
             if problem := self._find_problem(bound, 0, results):
                 self._forget()
                 return problem, ""
-            first, second = _fingerprint(results), _fingerprint(bound.run(0))
-            return None, first if first == second else VARIES
+            first, again = _fingerprint(results), _copies(bound.run(0))
+            if first == _fingerprint(again):
+                return None, first
+            if problem := self._find_problem(bound, 0, again):
+                self._forget()
+            return problem, "" if problem else VARIES
 
     def check(self, draw: int, *, launches: int) -> str | None:
         """Returns what is wrong with results on the contents of a draw, or that it began to remember them."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
 from random import Random
 from typing import Any, NamedTuple
 
 import torch
 
+from tunewright.cases.arguments import Outputs
 from tunewright.measure.clock import Restore
 
 MIN_FACTOR = 0.25
@@ -15,6 +17,9 @@ MIN_FACTOR = 0.25
 
 GUARD_BYTES = 64
 """Bytes past the end of each copy. No launch may write them, nor bytes between elements: all their bits are set."""
+
+OLD_NUMBER = 0.5
+"""What outputs contain if they have numbers before a launch."""
 
 _CHANGEABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -90,13 +95,13 @@ class TensorContents:
             values[i] = _guarded(self.call.values[i]).copy_(tensor)  # a changed tensor may have lost its strides
         return tuple(values)
 
-    def write(self, targets: Sequence[Any], draw: int) -> None:
-        """Writes the contents of a draw to copies; outputs are filled with NaN."""
+    def write(self, targets: Sequence[Any], draw: int, found: Outputs = Outputs.POISONED) -> None:
+        """Writes the contents of a draw to copies; `found` is what a launch finds in its outputs."""
         for i, tensor in self._tensors(draw):
             if i not in self.call.outputs:
                 targets[i].copy_(tensor)
-            elif tensor.dtype.is_floating_point:
-                targets[i].fill_(torch.nan)
+            elif tensor.dtype.is_floating_point and found is not Outputs.KEPT:
+                targets[i].fill_(torch.nan if found is Outputs.POISONED else OLD_NUMBER)
 
     def find_difference(self, values: Sequence[Any], draw: int) -> int | None:
         """Returns the first input that has not the contents of a draw, bit for bit, among those that no call writes."""
@@ -123,6 +128,8 @@ class TensorSet:
         self._before = {i: self.values[i].clone() for i in self._written}
         self._shared = [i for i, value in enumerate(self.values) if value is call.values[i]]
         self._versions: list[int] = []
+        # Each in turn, so that a launch can rely on none of them.
+        self._found = cycle((Outputs.POISONED, Outputs.NUMBERS, Outputs.KEPT))
 
     @property
     def written(self) -> list[Any]:
@@ -131,7 +138,7 @@ class TensorSet:
 
     def refresh(self, draw: int) -> None:
         """Gives all copies the contents of a draw, whatever launches did to them."""
-        self._contents.write(self.values, draw)
+        self._contents.write(self.values, draw, next(self._found))
         for i, before in self._before.items():
             before.copy_(self.values[i])
         self._draw = draw
