@@ -91,7 +91,7 @@ def _convolution(config: Mapping[str, int], folder: Path) -> PartialLaunch:
 
 
 def _dedispersion(config: Mapping[str, int], folder: Path) -> PartialLaunch:
-    cut, channels = 32, 1536
+    cut, channels = 96, 1536
     x, y = config["block_size_x"], config["block_size_y"]
     grid = (_up(25000, x * config["tile_size_x"]), _up(2048, y * config["tile_size_y"]), 1)
     place = folder / "kernels" / "dedisp_milo"

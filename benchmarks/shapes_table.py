@@ -107,5 +107,5 @@ def record_table(path: Path, recorded: Recorded, passes: int = PASSES) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
     about = {"kernel": recorded.name, "sizes": list(recorded.names), "device": recorder.device_name()}
-    about |= {"compiler": kernel.backend.compiler[1], "flags": kinds.FLAGS}
+    about |= {"compiler": "; ".join(found.version for found in kernel.backend.compilers.values()), "flags": kinds.FLAGS}
     path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tunewright.backends.gpu_targets import TARGETS
 from tunewright.emulator import sampling
 from tunewright.emulator.counters import Counters
 from tunewright.emulator.faults import FaultKind, KernelFault, Place, PtxError, PtxFault
@@ -32,11 +33,8 @@ MAX_ROWS = 512
 
 MAX_THREADS = 1024
 
-SHARED_LIMITS = {
-    "sm_70": 98304, "sm_75": 65536, "sm_80": 166912, "sm_86": 101376, "sm_87": 166912, "sm_89": 101376,
-    "sm_90": 232448, "sm_100": 232448, "sm_120": 101376,
-}  # fmt: skip
-"""The most shared memory of a block in bytes, as documented."""
+OLDER_LIMITS = {"sm_70": 98304, "sm_75": 65536, "sm_87": 166912}
+"""The most shared memory of a block in bytes, of targets that nothing is compiled for here."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,8 @@ def _place_locals(code: PtxKernel, given: _Arguments) -> int:
 
 def _check_resources(target: str, launch: GridLaunch, shared: int, state: Shared) -> None:
     place = state.program.places[0] if state.program.places else Place("", 0)
-    limit = SHARED_LIMITS.get(target.rstrip("abcf"))
+    name = target.rstrip("abcf")
+    limit = TARGETS[name].shared_block if name in TARGETS else OLDER_LIMITS.get(name)
     message = ""
     if launch.threads > MAX_THREADS:
         message = f"a block has {launch.threads} threads; the most are {MAX_THREADS}"

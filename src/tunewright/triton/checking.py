@@ -1,4 +1,4 @@
-"""Checks the results of a kernel without a GPU, in Triton's interpreter (rung 3)."""
+"""Checks the results of a kernel without a GPU: in Triton's interpreter (rung 3), or compiled and emulated."""
 
 from __future__ import annotations
 
@@ -43,10 +43,17 @@ class Checkable(Protocol):
 
 
 def check(
-    kernel: Checkable, shapes: Sequence[Mapping[str, int]] = (), configs: Sequence[int] = (), seconds: float = 120.0
+    kernel: Checkable,
+    shapes: Sequence[Mapping[str, int]] = (),
+    configs: Sequence[int] = (),
+    seconds: float = 120.0,
+    *,
+    gpu: str | None = None,
 ) -> list[Checked]:
-    """Runs every config, or those numbered, at every shape in Triton's interpreter, and compares with the reference.
+    """Runs every config, or those numbered, at every shape, and compares with the reference.
 
+    They run in Triton's interpreter; with `gpu="sm_90"` they are compiled for that GPU and executed in the emulator,
+    where data races and other faults of the compiled code are found too.
     They run in another process; a config that crashes it or takes longer than `seconds` fails, and the others go on.
     """
     options, target, name = check_options(kernel), kernel.target(), kernel.base_fn.__name__
@@ -58,7 +65,7 @@ def check(
     remaining = [(shape, number) for number in configs or range(len(kernel.configs)) for shape in checked_shapes]
     results: list[Checked] = []
     while remaining:
-        messages = _run_interpreter(target, remaining, seconds)
+        messages = _run_process(target, remaining, seconds, gpu)
         texts = [str(kernel.configs[number]) for _, number in remaining]
         results += [Checked(remaining[i][0], texts[i], wrong) for i, wrong in enumerate(messages)]
         remaining = remaining[len(messages) :]
@@ -82,16 +89,35 @@ def _default_shapes(inputs: Callable[..., Any]) -> list[dict[str, int]]:
     return [dict.fromkeys(names, SMALL), ragged]
 
 
-def _run_interpreter(target: str, remaining: Sequence[tuple[dict[str, int], int]], seconds: float) -> list[str | None]:
-    """Returns results of the first of the remaining runs from a process in the interpreter; at least one, even if the
-    process dies.
-    """
-    environ = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # noqa: TID251 - passed on
+def serve_requests(output: str, run: Callable[[Any, Any, Mapping[str, int], Any], str | None]) -> None:
+    """Reads what to run from standard input, and appends a line to the file `output` for each result."""
+    from tunewright.pools.kernel_loader import load_target  # noqa: PLC0415 - only in the process of a check
+    from tunewright.triton.installing import installed  # noqa: PLC0415
+
+    request = json.loads(sys.stdin.read())
+    with installed():  # the kernel may be decorated by Triton itself
+        kernel = load_target(request["target"])
+    with Path(output).open("a") as results:
+        for shape, number in request["left"]:
+            results.write(json.dumps(run(kernel, kernel.configs[number], shape, request["gpu"])) + "\n")
+            results.flush()
+
+
+def _run_process(
+    target: str, remaining: Sequence[tuple[dict[str, int], int]], seconds: float, gpu: str | None
+) -> list[str | None]:
+    """Returns results of the first of the remaining runs from a process; at least one, even if the process dies."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # noqa: TID251 - passed on
+    if gpu is None:
+        environ["TRITON_INTERPRET"] = "1"
+    else:
+        environ.pop("TRITON_INTERPRET", None)
     with tempfile.TemporaryDirectory() as folder:
         request, output, errors = (Path(folder) / name for name in ("request", "output", "errors"))
-        request.write_text(json.dumps({"target": target, "left": remaining}))
+        request.write_text(json.dumps({"target": target, "left": remaining, "gpu": gpu}))
         output.touch()
-        command = [sys.executable, "-m", "tunewright.triton.interpreter_main", str(output)]
+        process_name = "tunewright.triton.interpreter_main" if gpu is None else "tunewright.emulator.triton_main"
+        command = [sys.executable, "-m", process_name, str(output)]
         with request.open() as stdin, errors.open("w") as stderr:
             process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.DEVNULL, stderr=stderr, env=environ)
             failure = _wait(process, output, seconds)

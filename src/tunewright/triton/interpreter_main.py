@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from tunewright.pools.kernel_loader import load_target
-from tunewright.triton.checking import check_options
-from tunewright.triton.installing import installed
+from tunewright.triton.checking import check_options, serve_requests
 from tunewright.triton.mutated_args import tensors_to_restore
 from tunewright.triton.results import expected_by_reference
 from tunewright.triton.tensors import Room
 
 
-def main(output: str) -> None:
-    """Reads what to run from standard input, and appends a line to the file `output` for each result."""
-    request = json.loads(sys.stdin.read())
-    with installed():  # the kernel may be decorated by Triton itself
-        kernel = load_target(request["target"])
-    with Path(output).open("a") as results:
-        for shape, number in request["left"]:
-            results.write(json.dumps(_run(kernel, kernel.configs[number], shape)) + "\n")
-            results.flush()
-
-
-def _run(kernel: Any, config: Any, shape: Mapping[str, int]) -> str | None:
+def run(kernel: Any, config: Any, shape: Mapping[str, int], gpu: str | None = None) -> str | None:
     """Returns what is wrong with the results of a config at a shape; None if nothing is."""
     options = check_options(kernel)
     assert options.inputs is not None
@@ -47,4 +32,4 @@ def _run(kernel: Any, config: Any, shape: Mapping[str, int]) -> str | None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serve_requests(sys.argv[1], run)
