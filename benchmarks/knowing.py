@@ -26,6 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -138,9 +139,14 @@ def predicted_trial(config: Config, seconds: float | None) -> Trial:
     return Trial(config, Timing((seconds,)))
 
 
-def searched(job: tuple[Recorded, str, int]) -> tuple[str, str, int, list[float]]:
+RECORDED: dict[str, Recorded] = {}
+"""What is searched, by name: processes inherit it, since rules of spaces cannot be sent."""
+
+
+def searched(job: tuple[str, str, int]) -> tuple[str, str, int, list[float]]:
     """The optimum over the best so far, after each evaluation of one search."""
-    one, variant, seed = job
+    name, variant, seed = job
+    one = RECORDED[name]
     strategy = Portfolio(one.table.space, np.random.default_rng(seed))
     if names := VARIANTS[variant]:
         strategy.inform(Prior(sources(one, names, seed)))
@@ -168,10 +174,11 @@ def choose_variant(scores: Mapping[str, Mapping[str, Mapping[str, float]]], kern
 
 def search(recorded: Sequence[Recorded], seeds: int, report: Report) -> None:
     """Searches with and without figures, the prior chosen leave-one-kernel-out."""
-    jobs = [(one, variant, seed) for one in recorded for variant in VARIANTS for seed in range(seeds)]
+    RECORDED.update({one.name: one for one in recorded})
+    jobs = [(one.name, variant, seed) for one in recorded for variant in VARIANTS for seed in range(seeds)]
     curves: dict[str, dict[str, list[list[float]]]] = {}
     began = time.monotonic()
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("fork")) as pool:
         for number, (name, variant, _, curve) in enumerate(pool.map(searched, jobs, chunksize=5), 1):
             curves.setdefault(name, {}).setdefault(variant, []).append(curve)
             if number % 100 == 0:
