@@ -69,6 +69,8 @@ class Session:
         self.listeners: list[Listener] = [self._count, *listeners]
         self.misses = MissRecorder(lambda: self.store)  # used in the mode that records misses
         self._store: Store | None = opened and self.checked(opened)
+        self.shares_store = opened is None and not self.settings.store.startswith("memory:")
+        """Whether another process with the same settings has the same store."""
         self._unpublished: dict[Key, Decision] = {}
         self.wrap_strategy: Callable[..., Strategy] = lambda space, strategy: strategy  # adds proposals from outside
         self._lock = Lock()

@@ -18,6 +18,7 @@ from tunewright.torch.inductor.patching import replaced_hook
 CompiledGraph = Callable[..., Any]
 
 _COMPILER = "torch._inductor.compile_fx.compile_fx"
+_STATIC = "_dynamo_static_input_type"
 _NAMER = "torch._inductor.codegen.cpp.get_fused_kernel_name"
 
 
@@ -107,7 +108,12 @@ def hint(value: Any) -> Any:
 
 def is_static(node: Any, value: Any) -> bool:
     """Whether an input of a graph is a weight: a parameter, or a buffer of a module."""
-    return isinstance(value, torch.nn.Parameter) or "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {})
+    return isinstance(value, torch.nn.Parameter) or _STATIC in (node.meta.get("tensor_dict") or {})
+
+
+def mark_as_weight(node: Any) -> None:
+    """Marks an input of a graph that was read from a file as a weight."""
+    node.meta["tensor_dict"] = {_STATIC: "unguarded"}
 
 
 @cache
