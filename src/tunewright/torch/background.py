@@ -157,6 +157,9 @@ class BackgroundTuner:
 
     def _wait(self, worker: WorkerProcess, job: TuningJob) -> TuningReply:
         limits = deque[tuple[float, signal.Signals]]()
+        late = TuningReply(
+            problem=f"it was not decided within {job.seconds} s, at the end of which its tuner is killed"
+        )
         if job.seconds is not None:
             limits += [(job.seconds, signal.SIGTERM), (OVERRUN * job.seconds, signal.SIGKILL)]
         while (body := worker.channel.pop_message()) is None:
@@ -164,13 +167,12 @@ class BackgroundTuner:
             worker.channel.sock.settimeout(left if left is None or left > 0 else 1e-3)
             try:
                 if not worker.channel.receive():
-                    return TuningReply(
-                        problem=f"its tuner was ended, {describe_exit(worker.wait())}{worker.output_tail()}"
-                    )
+                    end = f"its tuner ended early, {describe_exit(worker.wait())}{worker.output_tail()}"
+                    return late if len(limits) == 1 else TuningReply(problem=end)
             except TimeoutError:
                 _signal(worker, limits.popleft()[1])
                 if not limits:
-                    return TuningReply(problem=f"its tuner did not end within {job.seconds:g} s, and was killed")
+                    return late
         return serialization.decode(body, TuningReply)
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import time
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -43,15 +42,13 @@ def _interrupt(*_: Any) -> NoReturn:
 
 
 def _reply(channel: Channel, request: TuningRequest) -> None:
+    """Sends what was decided; any other error ends the process, and its parent tells the last lines of output."""
     decisions: dict[str, Any] = {}
     try:
         _tune(request, decisions)
         reply = TuningReply(decisions)
     except KeyboardInterrupt:
         reply = TuningReply(decisions, "" if request.name in decisions else "its budget ended before it was decided")
-    except Exception as error:  # noqa: BLE001 - of the compiler, a candidate or the store: all are told
-        traceback.print_exc()
-        reply = TuningReply(decisions, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")
     channel.send(reply)
 
 

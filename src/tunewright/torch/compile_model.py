@@ -14,7 +14,7 @@ import torch
 
 from tunewright.backends.host import cpu, digest
 from tunewright.engine.budget import Budget
-from tunewright.errors import BackendError, SettingsError
+from tunewright.errors import BackendError, SettingsError, TunewrightError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Evaluator, EvaluatorOptions
 from tunewright.model.decision import Decision, Problem
@@ -26,6 +26,7 @@ from tunewright.stores import serialization
 from tunewright.stores.seal import SEAL
 from tunewright.torch import graph_space, padding
 from tunewright.torch.background import TuningJob, TuningReply, TuningRequest, background_tuner, swappable
+from tunewright.torch.candidate import reported_failure
 from tunewright.torch.captured import NEEDS_GRADIENTS, CapturedGraph
 from tunewright.torch.inductor import gemms, graphs, huge_pages, releases, traces
 from tunewright.torch.inductor.dead_code import pruning
@@ -98,6 +99,11 @@ class TuningBackend:
         self.jobs: list[TuningJob] = []
         self.untuned_options: Mapping[str, Any] = {}
         self.is_training: Callable[[], bool] = lambda: True
+
+    @staticmethod
+    def of(compiled: Callable[..., Any]) -> TuningBackend:
+        """Returns the backend of a model that `compile` returned; `jobs` are what it has tuned in the background."""
+        return _BACKENDS[compiled]
 
     @property
     def decisions(self) -> dict[str, Decision]:
@@ -213,11 +219,12 @@ class GraphTuner:
         """Returns the graph compiled as decided, if it is right on these arguments; else None, which is logged."""
         self._backend.learn(reply.decisions)
         try:
-            with traces.compiling_alone(), trace.resumed():
-                compiled = self._build(self._resolver(self.problem, [self.name], self._evaluator).config)
-            problem = self._captured.find_problem(compiled, arguments)
-        except Exception as error:  # noqa: BLE001 - of the compiler or its code: the served graph goes on
-            problem = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            with reported_failure(lambda: None):
+                with traces.compiling_alone(), trace.resumed():
+                    compiled = self._build(self._resolver(self.problem, [self.name], self._evaluator).config)
+                problem = self._captured.find_problem(compiled, arguments)
+        except (TunewrightError, MemoryError) as error:
+            problem = str(error) or type(error).__name__
         if problem:
             log.warning("%s stays as PyTorch compiles it, since what won is not used here: %s", self.name, problem)
             self._resolver.decisions.pop(self.name, None)

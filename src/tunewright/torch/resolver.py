@@ -61,6 +61,7 @@ class Resolver:
         self.decisions: dict[str, Decision] = {}
         self.missed: list[str] = []
         self.tuned: list[str] = []
+        self.before_search: Callable[[str], None] = lambda name: None
 
     @property
     def session(self) -> Session:
@@ -113,6 +114,7 @@ class Resolver:
         if not self.tunes:
             return None
         self.tuned.append(names[-1])
+        self.before_search(names[-1])
         budget, evaluator = self._make_budget(), make_evaluator()
         self._running = budget
         try:
