@@ -35,6 +35,7 @@ from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.saved_graph import GraphSnapshot
+from tunewright.torch.sizes import SeveralSizes
 from tunewright.torch.workload import TorchWorkload
 
 log = LazyLogger(__name__)
@@ -235,7 +236,12 @@ class GraphTuner:
     def _evaluator(self) -> Evaluator:
         timing = self._resolver.timing_options(SAMPLE_SECONDS)
         captured = self._captured
-        self._workload = TorchWorkload(self.name, self._build, captured.call, captured.expect, timing)
+        if captured.dynamic:
+            sizes = SeveralSizes(captured)
+            workload = TorchWorkload(self.name, self._build, sizes.call, sizes.expect, timing, sizes.bind)
+        else:
+            workload = TorchWorkload(self.name, self._build, captured.call, captured.expect, timing)
+        self._workload = workload
         return Evaluator(self._workload, EvaluatorOptions(time_factor=TIME_FACTOR))
 
     def _build(self, config: Config) -> CompiledGraph:
