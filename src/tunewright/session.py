@@ -69,6 +69,7 @@ class Session:
         self.listeners: list[Listener] = [self._count, *listeners]
         self.misses = MissRecorder(lambda: self.store)  # used in the mode that records misses
         self._store: Store | None = opened and self.checked(opened)
+        self.shares_store = opened is None and not self.settings.store.startswith("memory:")  # with other processes
         self._unpublished: dict[Key, Decision] = {}
         self.wrap_strategy: Callable[..., Strategy] = lambda space, strategy: strategy  # adds proposals from outside
         self._lock = Lock()
@@ -151,8 +152,7 @@ class Session:
 
     def lookup_or_policy(self, problem: Problem) -> Decision | None:
         """Returns the decision that needs no measurement: stored, or the mode's fallback. None means: tune."""
-        mode = self.mode
-        if mode is Mode.OFF:
+        if (mode := self.mode) is Mode.OFF:
             return self._record_answer(problem, None)
         similar = mode in (Mode.FROZEN, Mode.RECORD) and self.settings.is_enabled("neighbours")
         stored = self.find_decision(problem, allow_similar=similar)

@@ -1,15 +1,18 @@
 """A model is shipped as it was decided, with its own decisions only."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
 import tunewright.torch as tt
+from tunewright.errors import NoDecision
 from tunewright.model.decision import Decision
 from tunewright.session import Session
 from tunewright.settings import Settings
 from tunewright.spaces.config import Config
 from tunewright.stores.memory import MemoryStore
-from tunewright.torch import graph_space, shipping
+from tunewright.torch import decided, graph_space, shipping
 from tunewright.torch.calls import Call
 from tunewright.torch.decided import find_decided
 
@@ -43,10 +46,10 @@ def test_what_was_decided_is_found_with_this_models_decisions_only(session) -> N
     model, call = small(), Call(torch.ones(2, 8))
     own = decide(session, model, call, FROZEN)
     decide(session, small(16), Call(torch.ones(2, 16)), EAGER)
-    decided = find_decided(model, [call], session)
-    assert decided.settings == {"freezing": True}
-    assert [decision.key for decision in decided.decisions] == [own]
-    assert decided.notes == []
+    found = find_decided(model, [call], session)
+    assert found.settings == {"freezing": True}
+    assert [decision.key for decision in found.decisions] == [own]
+    assert found.notes == []
 
 
 @pytest.mark.parametrize(("config", "said"), [(None, "nothing was decided"), (EAGER, "eager mode was decided")])
@@ -54,9 +57,9 @@ def test_what_cannot_be_shipped_as_decided_is_said(config, said, session) -> Non
     model, call = small(), Call(torch.ones(2, 8))
     if config is not None:
         decide(session, model, call, config)
-    decided = find_decided(model, [call], session)
-    assert decided.settings == {}
-    assert said in decided.notes[0]
+    found = find_decided(model, [call], session)
+    assert found.settings == {}
+    assert said in found.notes[0]
 
 
 @pytest.mark.slow
@@ -69,3 +72,44 @@ def test_a_bundle_is_compiled_as_decided_and_right(session, tmp_path) -> None:
     loaded = tt.load(tmp_path / "m.bundle", pin=digest)
     assert loaded.manifest.compatibility.config == {"freezing": "True"}
     torch.testing.assert_close(loaded(*call.args), model(*call.args))
+
+
+class Product:
+    """A matrix product as Inductor meets it, as far as it is needed to look its decision up."""
+
+    operator, fused, layer, dtype, threads = "addmm", "", "", torch.float32, 1
+    sizes, operands, kinds = (2, 8, 8), ("float32[2,8]",), ["library", "template"]
+
+
+def test_a_product_that_was_not_decided_is_refused_in_a_mode_that_does_not_tune(monkeypatch) -> None:
+    selected = []
+
+    @contextmanager
+    def select_gemms(select):
+        selected.append(select)
+        yield
+
+    monkeypatch.setattr(decided.gemms, "select_gemms", select_gemms)
+    model = decided.DecidedModel(session=Session(store=MemoryStore(), mode="frozen"), chooses_gemms=True)
+    with pytest.raises(NoDecision, match=r'matmul 2x8x8 .* mode frozen does not tune.*tune="now"'), model.applied():
+        selected[0](Product())
+    assert model.decisions == []
+
+
+def test_what_is_tuned_for_a_bundle_is_said_before_and_after(monkeypatch, caplog) -> None:
+    selected = []
+
+    @contextmanager
+    def select_gemms(select):
+        selected.append(select)
+        yield
+
+    monkeypatch.setattr(decided.gemms, "select_gemms", select_gemms)
+    model = decided.DecidedModel(session=Session(store=MemoryStore(), mode="tune"), chooses_gemms=True)
+    monkeypatch.setattr(Session, "tune", lambda self, problem, *_, **__: Decision(problem.key, problem.default))
+    monkeypatch.setattr(decided.GemmSelector, "_evaluator", lambda self, gemm: None)
+    with model.applied():
+        selected[0](Product())
+        assert "matmul 2x8x8 is tuned now, which may take minutes" in caplog.text
+    assert model.notes == ["tuned for this bundle, since nothing was decided for it: matmul 2x8x8"]
+    assert len(model.decisions) == 1

@@ -139,6 +139,11 @@ class CapturedGraph:
         own = [clone_tensors([value])[0] if i in self.written else value for i, value in enumerate(values)]
         return [*tensors_in(graph(*own)), *(own[i] for i in sorted(self.written))]
 
+    def find_problem(self, compiled: CompiledGraph, values: Sequence[Any]) -> str | None:
+        """Returns what is wrong with a compiled graph on these inputs, none of which are written to; None if right."""
+        expected = self.expect(values)
+        return expected.find_problem(self._results(compiled, values), expected.allowed)
+
     @cached_property
     def _in_double_precision(self) -> Any:
         return in_double_precision(self.graph)

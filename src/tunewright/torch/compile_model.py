@@ -6,13 +6,15 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
+import msgspec
 import torch
 
 from tunewright.backends.host import cpu, digest
-from tunewright.errors import SettingsError
+from tunewright.engine.budget import Budget
+from tunewright.errors import BackendError, SettingsError, TunewrightError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Evaluator, EvaluatorOptions
 from tunewright.model.decision import Decision, Problem
@@ -20,14 +22,20 @@ from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.session import Session
 from tunewright.spaces.config import VARIANT, Config
+from tunewright.stores import serialization
+from tunewright.stores.seal import SEAL
 from tunewright.torch import graph_space, padding
+from tunewright.torch.background import TuningJob, TuningReply, TuningRequest, background_tuner, swappable
+from tunewright.torch.candidate import reported_failure
 from tunewright.torch.captured import NEEDS_GRADIENTS, CapturedGraph
-from tunewright.torch.inductor import gemms, graphs, huge_pages, releases
+from tunewright.torch.inductor import gemms, graphs, huge_pages, releases, traces
 from tunewright.torch.inductor.dead_code import pruning
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
 from tunewright.torch.resolver import Resolver, host_environment
+from tunewright.torch.saved_graph import GraphSnapshot
+from tunewright.torch.sizes import SeveralSizes
 from tunewright.torch.workload import TorchWorkload
 
 log = LazyLogger(__name__)
@@ -36,6 +44,9 @@ ModelT = TypeVar("ModelT", bound=Callable[..., Any])
 
 Override = str | Mapping[str, Any]
 """The name of a variant, or values of knobs."""
+
+Tune = Literal["background", "now"]
+"""When graphs are tuned: by a child process while calls are served, or in the first call."""
 
 NAME = "torch.graph"
 BUDGET, EACH = "8,20m", "8,5m"
@@ -76,15 +87,24 @@ class TuningBackend:
         budget: str = BUDGET,
         each: str = EACH,
         name: str = "model",
+        tune: Tune = "now",
     ) -> None:
         releases.require_supported()
+        if tune not in ("now", "background"):
+            raise SettingsError(f"tune is {tune!r}; write 'background' or 'now'")
         shared = Overrides(overrides)
         self.name, self.graphs = name, 0
         self.pruning = pruning()
-        self.graph_resolver = Resolver(session, shared, budget)
-        self.part_resolver = Resolver(session, shared, each, within=self.graph_resolver)
+        self.graph_resolver = Resolver(session, shared, budget, tunes=tune == "now")
+        self.part_resolver = Resolver(session, shared, each, within=self.graph_resolver, tunes=tune == "now")
+        self.jobs: list[TuningJob] = []
         self.untuned_options: Mapping[str, Any] = {}
         self.is_training: Callable[[], bool] = lambda: True
+
+    @staticmethod
+    def of(compiled: Callable[..., Any]) -> TuningBackend:
+        """Returns the backend of a model that `compile` returned; `jobs` are what it has tuned in the background."""
+        return _BACKENDS[compiled]
 
     @property
     def decisions(self) -> dict[str, Decision]:
@@ -100,7 +120,21 @@ class TuningBackend:
             self._tell(reason)
             return graphs.compile_graph(graph, inputs, {**self.untuned_options, **(options or {})})
         self.graphs += 1
-        return GraphTuner(self, captured, dict(options or {})).compile()
+        tuner = GraphTuner(self, captured, dict(options or {}))
+        return tuner.compile() if self.graph_resolver.tunes else tuner.serve()
+
+    def missed(self) -> bool:
+        """Whether something was not decided since this was last asked."""
+        resolvers = self.graph_resolver, self.part_resolver
+        found = any(resolver.missed for resolver in resolvers)
+        for resolver in resolvers:
+            resolver.missed.clear()
+        return found
+
+    def learn(self, found: Mapping[str, Decision]) -> None:
+        """Takes in what another process decided."""
+        self.graph_resolver.learn(found)
+        self.part_resolver.learn(found)
 
     def _tell(self, reason: str) -> None:
         """Says why a graph is not tuned; as a warning if a model in eval mode is called with gradients."""
@@ -111,7 +145,7 @@ class TuningBackend:
 
 
 class GraphTuner:
-    """Tunes and compiles one graph."""
+    """Tunes and compiles one graph; if it is to be tuned in the background, it is served meanwhile."""
 
     def __init__(self, backend: TuningBackend, captured: CapturedGraph, options: dict[str, Any]) -> None:
         self._backend, self._captured, self._options = backend, captured, options
@@ -127,10 +161,87 @@ class GraphTuner:
         compiled: CompiledGraph | None = workload.built.get(config) if workload else None
         return compiled or self._build(config)
 
+    @classmethod
+    def for_request(cls, backend: TuningBackend, graph: Any, inputs: Sequence[Any], request: TuningRequest) -> Self:
+        """Returns the tuner of a graph that another process has captured, under the key that it has there."""
+        tuner = cls(backend, CapturedGraph(graph, inputs), dict(request.options))
+        if not tuner._captured.dynamic and tuner.problem.key != request.key:
+            differences = ", ".join(tuner.problem.key.differences(request.key))
+            raise BackendError(f"it is another graph in a new process ({differences}); tune it with tune='now'")
+        tuner.name, tuner.problem = request.name, msgspec.structs.replace(tuner.problem, key=request.key)
+        return tuner
+
+    def serve(self) -> CompiledGraph:
+        """Returns the graph compiled as far as it is decided; the rest is tuned by another process, and swapped in."""
+        missed = self._backend.missed
+        config = self._resolver(self.problem, [self.name], self._evaluator).config
+        if missed():
+            served = graphs.compile_graph(copy.deepcopy(self._captured.graph), self._captured.inputs, self._options)
+        else:
+            served = self._build(config)
+            if not missed():
+                return served
+        job = self._submit()
+        trace = traces.SuspendedTrace()
+        return served if job is None else swappable(served, job, partial(self._adopt, trace))
+
+    def _submit(self) -> TuningJob | None:
+        """Has another process tune the graph; None if it cannot be sent there, which is logged."""
+        backend, session = self._backend, self._resolver.session
+        SEAL.check("measurements", f"{self.name} was about to be tuned")
+        settings = msgspec.structs.replace(session.settings, pool="serial", progress=False)
+        if not session.shares_store:
+            settings = msgspec.structs.replace(settings, store="memory:")
+        request = TuningRequest(
+            folder="",
+            name=self.name,
+            key=self.problem.key,
+            options=self._options,
+            overrides=dict(self._resolver.overrides.patterns),
+            budget=self._resolver.budget,
+            each=backend.part_resolver.budget,
+            threads=torch.get_num_threads(),
+            settings=msgspec.to_builtins(settings),
+        )
+        try:
+            serialization.encode(request)
+            snapshot = GraphSnapshot(self._captured)
+        except (BackendError, TypeError, NotImplementedError) as error:
+            log.warning("%s is not tuned in the background: %s; tune it with tune='now'", self.name, error)
+            return None
+        job = TuningJob(request, snapshot.write, Budget.parse(request.budget).seconds)
+        backend.jobs.append(job)
+        background_tuner().submit(job)
+        return job
+
+    def _adopt(
+        self, trace: traces.SuspendedTrace, reply: TuningReply, arguments: Sequence[Any]
+    ) -> CompiledGraph | None:
+        """Returns the graph compiled as decided, if it is right on these arguments; else None, which is logged."""
+        self._backend.learn(reply.decisions)
+        try:
+            with reported_failure(lambda: None):
+                with traces.compiling_alone(), trace.resumed():
+                    compiled = self._build(self._resolver(self.problem, [self.name], self._evaluator).config)
+                problem = self._captured.find_problem(compiled, arguments)
+        except (TunewrightError, MemoryError) as error:
+            problem = str(error) or type(error).__name__
+        if problem:
+            log.warning("%s stays as PyTorch compiles it, since what won is not used here: %s", self.name, problem)
+            self._resolver.decisions.pop(self.name, None)
+            return None
+        log.info("%s is swapped: %s", self.name, self._resolver.decisions[self.name].config)
+        return compiled
+
     def _evaluator(self) -> Evaluator:
         timing = self._resolver.timing_options(SAMPLE_SECONDS)
         captured = self._captured
-        self._workload = TorchWorkload(self.name, self._build, captured.call, captured.expect, timing)
+        if captured.dynamic:
+            sizes = SeveralSizes(captured)
+            workload = TorchWorkload(self.name, self._build, sizes.call, sizes.expect, timing, sizes.bind)
+        else:
+            workload = TorchWorkload(self.name, self._build, captured.call, captured.expect, timing)
+        self._workload = workload
         return Evaluator(self._workload, EvaluatorOptions(time_factor=TIME_FACTOR))
 
     def _build(self, config: Config) -> CompiledGraph:
@@ -196,8 +307,9 @@ class TunedCompileOptions(CompileOptions, total=False):
 
     session: Session | None
     overrides: Mapping[str, Override] | None
-    budget: str
-    each: str
+    budget: str | None
+    each: str | None
+    tune: Tune | None
 
 
 @overload
@@ -213,8 +325,9 @@ def compile(
     *,
     session: Session | None = None,
     overrides: Mapping[str, Override] | None = None,
-    budget: str = BUDGET,
-    each: str = EACH,
+    budget: str | None = None,
+    each: str | None = None,
+    tune: Tune | None = None,
     **compile_options: Unpack[CompileOptions],
 ) -> ModelT | Callable[[ModelT], ModelT]:
     """Compiles a model as `torch.compile` does, with the options that win on each of its graphs.
@@ -223,21 +336,27 @@ def compile(
         model: A module or function; without it, a decorator is returned.
         session: Where decisions are looked up and stored; the session of the process by default.
         overrides: What is not tuned, by name or pattern.
-        budget: What a search may spend on each graph, with all that is in it.
+        budget: What a search may spend on each graph, with all that is in it; 8 trials, 20 minutes by default.
         each: What of it each matrix product and padding may take.
+        tune: "background": calls are served as PyTorch compiles them, while a child process tunes; "now": the first
+            call waits. By default in the background, and now if a budget is given.
         **compile_options: Keywords of `torch.compile`. `options` are fixed. What the modes of Inductor set competes for
             every graph; `mode` is for those that cannot be tuned, such as graphs with gradients.
 
     Example:
         >>> model = compile(model, dynamic=False, overrides={"matmul *.qkv": "library"})
-        >>> model(x)  # tunes on the first call with new shapes; later processes look the decisions up
+        >>> model(x)  # tunes after the first call with new shapes; later processes look the decisions up
     """
     if (named := compile_options.pop("backend", "inductor")) != "inductor":
         raise SettingsError(f"the options of Inductor are tuned; for the backend {named!r}, call torch.compile itself")
     if model is None:
-        return partial(compile, session=session, overrides=overrides, budget=budget, each=each, **compile_options)
+        own = {"session": session, "overrides": overrides, "budget": budget, "each": each, "tune": tune}
+        return partial(compile, **own, **compile_options)
     name = str(getattr(model, "__name__", type(model).__name__))
-    backend = TuningBackend(session, overrides=overrides, budget=budget, each=each, name=name)
+    tune = tune or ("background" if budget is None and each is None else "now")
+    backend = TuningBackend(
+        session, overrides=overrides, budget=budget or BUDGET, each=each or EACH, name=name, tune=tune
+    )
     backend.is_training = lambda: bool(getattr(model, "training", True))
     if mode := compile_options.pop("mode", None):
         backend.untuned_options = graphs.mode_options(mode)
@@ -261,8 +380,9 @@ def tuning(
     overrides: Mapping[str, Override] | None = None,
     budget: str = BUDGET,
     each: str = EACH,
+    tune: Tune = "now",
 ) -> Iterator[TuningBackend]:
     """Tunes whatever Inductor compiles while the context is open, also by plain `torch.compile`."""
-    backend = TuningBackend(session, overrides=overrides, budget=budget, each=each)
+    backend = TuningBackend(session, overrides=overrides, budget=budget, each=each, tune=tune)
     with graphs.intercept_compile(backend):
         yield backend

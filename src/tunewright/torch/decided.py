@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
-from tunewright.model.decision import Decision
+from tunewright.errors import NoDecision
+from tunewright.lazy_logging import LazyLogger
+from tunewright.model.decision import Decision, Tier
 from tunewright.session import Session, current_session
 from tunewright.spaces.config import VARIANT
 from tunewright.torch import graph_space
@@ -20,6 +22,8 @@ from tunewright.torch.inductor import adapter, gemms
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
 from tunewright.torch.resolver import Resolver
+
+log = LazyLogger(__name__)
 
 
 @dataclass
@@ -34,11 +38,27 @@ class DecidedModel:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Chooses matrix products as decided while the context is open, and adds their decisions."""
+        """Chooses matrix products as decided while the context is open, and adds their decisions.
+
+        Where one is missing, it is tuned, which is said; raises NoDecision in a mode that does not tune.
+        """
         resolver = Resolver(self.session, Overrides(), EACH)
+        resolver.before_search = _announce
         with gemms.select_gemms(GemmSelector(resolver)) if self.chooses_gemms else nullcontext():
             yield
+        if missing := [name for name, found in resolver.decisions.items() if found.tier is Tier.DEFAULT]:
+            raise NoDecision(
+                f"nothing was decided for {', '.join(missing)} in this model, and mode {resolver.session.mode} does "
+                'not tune: tune the model first, with tunewright.torch.compile(model, tune="now") in mode tune, or say '
+                "how it is compiled, such as freezing=True"
+            )
+        if resolver.tuned:
+            self.notes.append(f"tuned for this bundle, since nothing was decided for it: {', '.join(resolver.tuned)}")
         self.decisions += [found for found in resolver.decisions.values() if found not in self.decisions]
+
+
+def _announce(name: str) -> None:
+    log.warning("%s is tuned now, which may take minutes: the graph was decided, and this product of it was not", name)
 
 
 def find_decided(model: Any, calls: Sequence[Call], session: Session | None = None) -> DecidedModel:

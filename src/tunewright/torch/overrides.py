@@ -18,12 +18,12 @@ class Overrides:
     """Patterns of names, each with the name of a variant or values of knobs: `{"matmul *.qkv": "library"}`."""
 
     def __init__(self, patterns: Mapping[str, Any] | None = None) -> None:
-        self._patterns = dict(patterns or {})
+        self.patterns = dict(patterns or {})
         self.used: dict[str, str] = {}
 
     def config(self, problem: Problem, names: Sequence[str]) -> Config | None:
         """Returns the config of the first pattern that matches one of the names; None if none does."""
-        for pattern, value in self._patterns.items():
+        for pattern, value in self.patterns.items():
             name = next((name for name in names if fnmatchcase(name, pattern)), None)
             if name is None:
                 continue

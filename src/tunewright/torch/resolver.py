@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import torch
 
 from tunewright.engine.budget import Budget
+from tunewright.errors import StoreError, WriteRefused
+from tunewright.lazy_logging import LazyLogger
 from tunewright.measure.evaluator import Evaluator
-from tunewright.model.decision import Decision, Problem
+from tunewright.model.decision import Decision, Problem, Tier
+from tunewright.model.key import Key
 from tunewright.session import Session, current_session
 from tunewright.settings import Mode
 from tunewright.torch.candidate import TorchTimingOptions
 from tunewright.torch.inductor import adapter, graphs
 from tunewright.torch.inductor.kernel_names import OVERRIDDEN
 from tunewright.torch.overrides import Overrides
+
+log = LazyLogger(__name__)
 
 
 class HostEnvironment(NamedTuple):
@@ -36,15 +41,27 @@ def host_environment() -> HostEnvironment:
 class Resolver:
     """Resolves problems with a session and the user's overrides; `decisions` has the results by name.
 
-    Its searches end with the one that `within` is making, of which they are a part.
+    Its searches end with the one that `within` is making, of which they are a part. One that does not tune answers
+    with the default where nothing is decided, and adds the name to `missed`. `tuned` has the names that were searched.
     """
 
     def __init__(
-        self, session: Session | None, overrides: Overrides, budget: str, within: Resolver | None = None
+        self,
+        session: Session | None,
+        overrides: Overrides,
+        budget: str,
+        within: Resolver | None = None,
+        *,
+        tunes: bool = True,
     ) -> None:
-        self._session, self.overrides, self._budget, self._within = session, overrides, budget, within
+        self._session, self.overrides, self.budget, self._within = session, overrides, budget, within
         self._running: Budget | None = None
+        self.tunes = tunes
+        self._learned: dict[Key, Decision] = {}
         self.decisions: dict[str, Decision] = {}
+        self.missed: list[str] = []
+        self.tuned: list[str] = []
+        self.before_search: Callable[[str], None] = lambda name: None
 
     @property
     def session(self) -> Session:
@@ -64,19 +81,40 @@ class Resolver:
     def __call__(self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator]) -> Decision:
         """Returns the decision for a problem; the evaluator is only made if something is measured."""
         decision = self._resolve(problem, names, make_evaluator)
+        if decision is None:
+            self.missed.append(names[-1])
+            return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
         self.decisions[names[-1]] = decision
         return decision
+
+    def learn(self, decisions: Mapping[str, Decision]) -> None:
+        """Takes in what another process decided; stores it, if that process could not."""
+        self._learned |= {decision.key: decision for decision in decisions.values()}
+        session = self.session
+        for decision in () if session.shares_store else decisions.values():
+            try:
+                session.store.put(decision, replace=False)
+            except (StoreError, WriteRefused) as error:
+                log.warning("%s: not stored, and used by this process alone: %s", decision.key.kernel, error)
 
     def decision_digest(self, problem: Problem, names: Sequence[str]) -> str:
         """Returns what kernels are named after: the digest of the decided key, or that an override decided."""
         return OVERRIDDEN if set(names) & self.overrides.used.keys() else problem.key.digest
 
-    def _resolve(self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator]) -> Decision:
+    def _resolve(
+        self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator]
+    ) -> Decision | None:
         if (config := self.overrides.config(problem, names)) is not None:
             return Decision(problem.key, config)
         session = self.session
+        if (learned := self._learned.get(problem.key)) is not None and learned.config in problem.space:
+            return learned
         if (known := session.lookup_or_policy(problem)) is not None:
             return known if known.config in problem.space else Decision(problem.key, problem.default)
+        if not self.tunes:
+            return None
+        self.tuned.append(names[-1])
+        self.before_search(names[-1])
         budget, evaluator = self._make_budget(), make_evaluator()
         self._running = budget
         try:
@@ -86,7 +124,7 @@ class Resolver:
 
     def _make_budget(self) -> Budget:
         """Returns the budget of a search: no more than what the search has left that it is a part of."""
-        budget = Budget.parse(self._budget)
+        budget = Budget.parse(self.budget)
         if self._within is not None and self._within._running is not None:
             left = max(0.0, self._within._running.left())
             budget.seconds = left if budget.seconds is None else min(left, budget.seconds)

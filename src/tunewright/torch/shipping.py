@@ -10,6 +10,7 @@ import msgspec
 import torch
 
 from tunewright.errors import BackendError, SignatureError
+from tunewright.lazy_logging import LazyLogger
 from tunewright.model.decision import Decision
 from tunewright.session import Session
 from tunewright.stores import serialization
@@ -19,6 +20,8 @@ from tunewright.torch.calls import Call, read_calls
 from tunewright.torch.compatibility import Compatibility
 from tunewright.torch.decided import DecidedModel, find_decided
 from tunewright.torch.inductor import adapter, packages, releases
+
+log = LazyLogger(__name__)
 
 KIND = "torch"
 """The kind of attachments of a bundle that belong to a compiled model."""
@@ -85,11 +88,15 @@ def bundle(
     """Compiles a model for each of `calls` into a bundle at `path`, signed with the key at `sign`; returns its digest.
 
     A call is a tuple of arguments, a dict of keywords, or `Call(x, mask=y)`.
-    It is compiled as was decided for its graphs, and those decisions are packed with it; `config`, settings of Inductor
+    It is compiled as was decided for its graphs, and those decisions are packed with it; a matrix product that was not
+    decided is tuned, which is logged, or refused in a mode that does not tune. `config`, settings of Inductor
     such as `freezing=True`, is used instead if it is given. With `caches`, PyTorch's cache artifacts are packed
     instead of machine code, for models that cannot be exported: they save tracing and tuning, not the compiler.
     """
-    return compile_bundle(model, calls, config, caches=caches, session=session).write(path, sign)
+    made = compile_bundle(model, calls, config, caches=caches, session=session)
+    for note in made.notes:
+        log.warning("%s: %s", path, note)
+    return made.write(path, sign)
 
 
 class CompiledBundle(NamedTuple):

@@ -18,6 +18,7 @@ from tunewright.torch.inductor.patching import replaced_hook
 CompiledGraph = Callable[..., Any]
 
 _COMPILER = "torch._inductor.compile_fx.compile_fx"
+_STATIC = "_dynamo_static_input_type"
 _NAMER = "torch._inductor.codegen.cpp.get_fused_kernel_name"
 
 
@@ -100,6 +101,56 @@ def is_symbolic(size: Any) -> bool:
     return type(size).__name__ == "SymInt" and size.node.is_symbolic()
 
 
+class SymbolicSizes:
+    """The symbols in the inputs of a graph that is being captured, with the size that each has in this call."""
+
+    def __init__(self, inputs: Sequence[Any], placeholders: Sequence[Any]) -> None:
+        self._sizes = [_sizes_of(value, node) for value, node in zip(inputs, placeholders, strict=True)]
+        self._is_tensor = [isinstance(value, torch.Tensor) for value in inputs]
+        symbolic = [size for sizes in self._sizes if sizes for size in sizes if is_symbolic(size)]
+        self._env: Any = symbolic[0].node.shape_env if symbolic else None
+        free = {symbol for size in symbolic for symbol in self._known(size).free_symbols}
+        values = {symbol: self._value(symbol) for symbol in free}
+        self.hints: dict[Any, int] = {symbol: values[symbol] for symbol in sorted(free, key=str)}
+
+    def _known(self, size: Any) -> Any:
+        """Returns the expression of a size; a number, if the graph takes only that."""
+        return self._env.replace(size.node.expr)
+
+    def _value(self, symbol: Any) -> int:
+        held = getattr(self._env, "backed_var_to_val", None) or self._env.var_to_val
+        return int(held[symbol])
+
+    def scaled(self, factor: float) -> dict[Any, int]:
+        """Returns other sizes within their ranges; none if conditions of the graph exclude them, or nothing changes."""
+        sizes = {}
+        for symbol, size in self.hints.items():
+            bounds, sizes[symbol] = self._env.bound_sympy(symbol), round(factor * size)
+            if bounds.lower.is_Integer:
+                sizes[symbol] = max(int(bounds.lower), sizes[symbol])
+            if bounds.upper.is_Integer:  # else there is no limit
+                sizes[symbol] = min(int(bounds.upper), sizes[symbol])
+        if sizes == self.hints:
+            return {}
+        conditions = [self._env.replace(guard.expr).subs(sizes) for guard in self._env.guards]
+        return sizes if all(condition == True for condition in conditions) else {}  # noqa: E712 - or it is unknown
+
+    def evaluate(self, number: int, sizes: Mapping[Any, int]) -> Any:
+        """Returns the sizes of a tensor, or the number, that an input is then; None if it stays as it is."""
+        own = self._sizes[number]
+        if not own or not any(map(is_symbolic, own)):
+            return None
+        known = [int(self._known(size).subs(sizes)) if is_symbolic(size) else int(size) for size in own]
+        return known if self._is_tensor[number] else known[0]
+
+
+def _sizes_of(value: Any, node: Any) -> tuple[Any, ...]:
+    if isinstance(value, torch.Tensor):
+        known = symbolic_sizes(node)
+        return known[0] if known else ()
+    return (value,) if is_symbolic(value) else ()
+
+
 def hint(value: Any) -> Any:
     """Returns the size that a symbol has in the current call, without pinning it; anything else as it is."""
     return value.node.hint if type(value).__name__ in ("SymInt", "SymFloat", "SymBool") else value
@@ -107,7 +158,12 @@ def hint(value: Any) -> Any:
 
 def is_static(node: Any, value: Any) -> bool:
     """Whether an input of a graph is a weight: a parameter, or a buffer of a module."""
-    return isinstance(value, torch.nn.Parameter) or "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {})
+    return isinstance(value, torch.nn.Parameter) or _STATIC in (node.meta.get("tensor_dict") or {})
+
+
+def mark_as_weight(node: Any) -> None:
+    """Marks an input of a graph that was read from a file as a weight."""
+    node.meta["tensor_dict"] = {_STATIC: "unguarded"}
 
 
 @cache
