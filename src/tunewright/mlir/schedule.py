@@ -152,6 +152,14 @@ class Schedule(ScheduleBuilder):
         )
         return self.new_handle(f"%part{n}", inside=held.inside)
 
+    def generalize(self, op: Handle) -> Handle:
+        """Turn a named operation into a generic one, whose unit dimensions can be dropped."""
+        held = self.check_tensor_op("generalize", op)
+        n = len(self.steps) + 1
+        self.consume(held)
+        self.add("generalize", f"%plain{n} = transform.structured.generalize {held} : ({held.type}) -> {ANY}")
+        return self.new_handle(f"%plain{n}", inside=held.inside)
+
     def interchange(self, op: Handle, order: Sequence[int]) -> Handle:
         """Interchange the loops of an operation."""
         held = self.check_tensor_op("interchange", op)
