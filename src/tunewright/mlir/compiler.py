@@ -12,7 +12,8 @@ from typing import Any
 
 from tunewright.errors import BackendError, ScheduleError
 from tunewright.mlir.payload import LinalgOp, Payload
-from tunewright.mlir.schedule import REASSOCIATE
+from tunewright.mlir.prefetch import ACCESSES, insert_prefetches
+from tunewright.mlir.schedule import PREFETCH, REASSOCIATE
 from tunewright.mlir.script import TransformScript
 
 RELEASE = "20261001"
@@ -260,6 +261,9 @@ def compile_object(payload: str, script: TransformScript, path: Path, *, threads
     with _context() as ir:
         module = _apply_script(ir, payload, script)
         try:
+            if any(f'"{PREFETCH}"' in line for step in script.steps for line in step.lines):
+                passes.parse(f"builtin.module({ACCESSES})").run(module.operation)
+                insert_prefetches(ir, module)
             passes.parse(lowering_passes(script.options, threads)).run(module.operation)
             built = engine(module, 3, [openmp] if openmp else [], True, True)
             built.lookup(entry_point(payload))  # compiles what is dumped

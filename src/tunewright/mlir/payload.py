@@ -218,16 +218,25 @@ class ScalarBuilder:
         return name
 
     def exp(self, x: str) -> str:
-        """Returns exp(x) for x from -87 to 88, to about one unit in the last place of float32 (Cephes)."""
-        x = self("maximumf", self("minimumf", x, 88.0), -87.0)
-        power = self("math.roundeven", self("mulf", x, 1.44269504088896))
+        """Returns exp(x) for x from -87 to 88, to about one unit in the last place of float32 (series of Cephes).
+
+        Adding `shift` rounds to an integer, whose low bits are then the biased exponent of the power of two.
+        """
+        shift = 3 * 2.0**22 + 127
+        x = self.select("ogt", x, 88.0, 88.0, x)
+        x = self.select("olt", x, -87.0, -87.0, x)
+        shifted = self("math.fma", x, 1.44269504088896, shift)
+        power = self("subf", shifted, shift)
         rest = self("math.fma", power, 2.12194440e-4, self("math.fma", power, -0.693359375, x))
         series = self("math.fma", 1.9875691500e-4, rest, 1.3981999507e-3)
-        for term in (8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
+        for term in (8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5, 1.0, 1.0):
             series = self("math.fma", series, rest, term)
-        series = self("addf", self("math.fma", series, self("mulf", rest, rest), rest), 1.0)
-        whole = self.emit(f"arith.fptosi {power} : f32 to i32")
-        bias, shift = (self.emit(f"arith.constant {number} : i32") for number in (127, 23))
-        biased = self.emit(f"arith.addi {whole}, {bias} : i32")
-        shifted = self.emit(f"arith.shli {biased}, {shift} : i32")
-        return self("mulf", series, self.emit(f"arith.bitcast {shifted} : i32 to f32"))
+        bits = self.emit(f"arith.bitcast {shifted} : f32 to i32")
+        exponent = self.emit(f"arith.shli {bits}, {self.emit('arith.constant 23 : i32')} : i32")
+        return self("mulf", series, self.emit(f"arith.bitcast {exponent} : i32 to f32"))
+
+    def select(self, predicate: str, left: str, right: float, yes: str | float, no: str | float) -> str:
+        """Returns one of two values by a comparison; unlike `minimumf` and `maximumf`, one instruction for both."""
+        names = [self._builder.constant(value) if isinstance(value, int | float) else value for value in (yes, no)]
+        holds = self.emit(f"arith.cmpf {predicate}, {left}, {self._builder.constant(right)} : f32")
+        return self.emit(f"arith.select {holds}, {names[0]}, {names[1]} : f32")

@@ -9,6 +9,9 @@ from tunewright.mlir.handles import ANY, Handle, ScheduleBuilder
 REASSOCIATE = "reassociate-fp-reductions"
 """Option of the lowering that allows any order of additions."""
 
+PREFETCH = "prefetch_next"
+"""Attribute of a loop that prefetches the next iteration of the loop around it; the lowering inserts it."""
+
 VALUE = "!transform.any_value"
 GENERIC, PACK, TRANSPOSE = (f'!transform.op<"linalg.{name}">' for name in ("generic", "pack", "transpose"))
 
@@ -262,6 +265,11 @@ class Schedule(ScheduleBuilder):
             f"%operand{n} = transform.get_operand {held}[{operand}] : ({held.type}) -> {VALUE}",
             f"%copied{n} = transform.structured.promote_tensor %operand{n} : {VALUE}",
         )
+
+    def prefetch(self, loop: Handle) -> None:
+        """Mark a loop over a row: while it runs, the next row of every array is prefetched."""
+        held = self.check_handle("prefetch", loop, "loop")
+        self.add("prefetch", f'transform.annotate {held} "{PREFETCH}" : {held.type}')
 
     def cleanup(self, *patterns: str) -> None:
         """Apply patterns and CSE to the whole function; by default the canonicalization patterns."""
