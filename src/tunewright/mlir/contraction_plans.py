@@ -131,17 +131,22 @@ def _generalize_product(context: PlanContext) -> Handle:
     return s.generalize(s.match(kind)[0])
 
 
-def _pack(context: PlanContext, loops: ContractionLoops) -> None:
-    """Copy the right operand into panels as wide as a register block."""
+def pack_right(context: PlanContext, loops: ContractionLoops, product: Handle, width: int) -> None:
+    """Copy the right operand of a contraction into panels of that many columns, one after the other."""
     s, sizes, index = context.schedule, [0] * len(loops.op.loops), loops.right_index()
-    sizes[loops.column] = context["nr"]
-    packed = s.pack(_generalize_product(context), sizes)
+    sizes[loops.column] = width
+    packed = s.pack(product, sizes)
     column = index.index(loops.op.loops[loops.column])
     outside = [i for i, part in enumerate(index) if loops.op.loops.index(part) in loops.around]
     rest = [i for i in range(len(index)) if i != column and i not in outside]
     order = [*outside, column, *rest]
     if order != sorted(order):
         s.pack_transpose(s.producer(packed, loops.right), packed, order)
+
+
+def _pack(context: PlanContext, loops: ContractionLoops) -> None:
+    s = context.schedule
+    pack_right(context, loops, _generalize_product(context), context["nr"])
     s.cleanup("canonicalization", "linalg.tiling_canonicalization", "tensor.fold_into_pack_and_unpack")
     context.handles["pack"] = s.match("linalg.pack")[0]
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tunewright.mlir.exponentials import LEAST, LN2_HIGH, LN2_LOW, LOG2_E, MOST, SERIES, SHIFT
+
 Size = int | None
 """Size of a dimension; None if it is known only at a call."""
 
@@ -218,18 +220,14 @@ class ScalarBuilder:
         return name
 
     def exp(self, x: str) -> str:
-        """Returns exp(x) for x from -87 to 88, to about one unit in the last place of float32 (series of Cephes).
-
-        Adding `shift` rounds to an integer, whose low bits are then the biased exponent of the power of two.
-        """
-        shift = 3 * 2.0**22 + 127
-        x = self.select("ogt", x, 88.0, 88.0, x)
-        x = self.select("olt", x, -87.0, -87.0, x)
-        shifted = self("math.fma", x, 1.44269504088896, shift)
-        power = self("subf", shifted, shift)
-        rest = self("math.fma", power, 2.12194440e-4, self("math.fma", power, -0.693359375, x))
-        series = self("math.fma", 1.9875691500e-4, rest, 1.3981999507e-3)
-        for term in (8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5, 1.0, 1.0):
+        """Returns exp(x), to about one unit in the last place of float32, as `exponentials` computes it on vectors."""
+        x = self.select("ogt", x, MOST, MOST, x)
+        x = self.select("olt", x, LEAST, LEAST, x)
+        shifted = self("math.fma", x, LOG2_E, SHIFT)
+        power = self("subf", shifted, SHIFT)
+        rest = self("math.fma", power, -LN2_LOW, self("math.fma", power, -LN2_HIGH, x))
+        series = self("math.fma", SERIES[0], rest, SERIES[1])
+        for term in SERIES[2:]:
             series = self("math.fma", series, rest, term)
         bits = self.emit(f"arith.bitcast {shifted} : f32 to i32")
         exponent = self.emit(f"arith.shli {bits}, {self.emit('arith.constant 23 : i32')} : i32")

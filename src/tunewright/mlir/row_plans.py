@@ -87,13 +87,13 @@ def _schedule_rows(context: PlanContext, *, depth: int, whole: bool, side_by_sid
     sizes[-2 if whole else -1] = context["mr"]
     if whole:
         sizes[-1] = context["nr"]
-    last = _match_ops(context, ops)[-1]
+    last = match_ops(context, ops)[-1]
     s.tile_and_fuse(last, sizes)
     s.cleanup()
     s.cleanup("canonicalization", "tensor.fold_tensor_empty")
     loops = [
         _tile_for_vectors(context, op, handle, (depth, whole, side_by_side))
-        for op, handle in zip(ops, _match_ops(context, ops), strict=True)
+        for op, handle in zip(ops, match_ops(context, ops), strict=True)
     ]
     passes = [loop for loop in loops if loop]
     if context.knobs.get("prefetch"):
@@ -108,7 +108,7 @@ def _schedule_rows(context: PlanContext, *, depth: int, whole: bool, side_by_sid
     s.lower()
 
 
-def _match_ops(context: PlanContext, ops: list[LinalgOp]) -> list[Handle]:
+def match_ops(context: PlanContext, ops: list[LinalgOp]) -> list[Handle]:
     """Returns a handle for each operation, in program order."""
     s, named = context.schedule, [op.kind for op in ops]
     pools = {name: s.match(name, count=named.count(name)) for name in dict.fromkeys(named)}

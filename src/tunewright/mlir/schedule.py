@@ -9,11 +9,16 @@ from tunewright.mlir.handles import ANY, Handle, ScheduleBuilder
 REASSOCIATE = "reassociate-fp-reductions"
 """Option of the lowering that allows any order of additions."""
 
+POLYNOMIAL = "polynomial-exp"
+"""Option of the lowering that computes exp by a series."""
+
 PREFETCH = "prefetch_next"
 """Attribute of a loop that prefetches the next iteration of the loop around it; the lowering inserts it."""
 
 VALUE = "!transform.any_value"
 GENERIC, PACK, TRANSPOSE = (f'!transform.op<"linalg.{name}">' for name in ("generic", "pack", "transpose"))
+
+_UNPACKED = ("tensor.empty", "linalg.transpose", "tensor.collapse_shape", "tensor.extract_slice", "linalg.copy")
 
 CLEANUP_PATTERNS = ("canonicalization", "linalg.tiling_canonicalization")
 """Patterns that simplify the result of a step."""
@@ -244,15 +249,34 @@ class Schedule(ScheduleBuilder):
         """Lower an unpack to a transpose and a copy."""
         held = self.check_tensor_op("lower_unpack", unpack)
         n = len(self.steps) + 1
-        kinds = ("tensor.empty", "linalg.transpose", "tensor.collapse_shape", "tensor.extract_slice", "linalg.copy")
-        names = ", ".join(f"%un{n}_{i}" for i in range(len(kinds)))
-        typed = ", ".join(f'!transform.op<"{kind}">' for kind in kinds)
+        names = ", ".join(f"%un{n}_{i}" for i in range(len(_UNPACKED)))
+        typed = ", ".join(f'!transform.op<"{kind}">' for kind in _UNPACKED)
         self.consume(held)
         self.add(
             "lower_unpack",
             f'%unpack{n} = transform.cast {held} : {held.type} to !transform.op<"linalg.unpack">',
             f'{names} = transform.structured.lower_unpack %unpack{n} : (!transform.op<"linalg.unpack">) -> ({typed})',
         )
+
+    def lower_relayouts(self) -> None:
+        """Lower every pack and unpack that is left to copies, which are loops."""
+        self.check_stage("lower_relayouts", "vectors")
+        n, lines = len(self.steps) + 1, []
+        self.consume(*self.handles)
+        for kind, results in (
+            ("pack", ("tensor.pad", "tensor.expand_shape", "linalg.transpose")),
+            ("unpack", _UNPACKED),
+        ):
+            typed = ", ".join(f'!transform.op<"{result}">' for result in results)
+            names = ", ".join(f"%{kind}{n}_{i}" for i in range(len(results)))
+            lines += [
+                f'%all_{kind}{n} = transform.structured.match ops{{["linalg.{kind}"]}} in {self.root} : ({ANY}) -> {ANY}',
+                f"transform.foreach %all_{kind}{n} : {ANY} {{ ^bb0(%any_{kind}{n}: {ANY}): "
+                f'%one_{kind}{n} = transform.cast %any_{kind}{n} : {ANY} to !transform.op<"linalg.{kind}"> '
+                f"{names} = transform.structured.lower_{kind} %one_{kind}{n} : "
+                f'(!transform.op<"linalg.{kind}">) -> ({typed}) }}',
+            ]
+        self.add("lower_relayouts", *lines)
 
     def promote(self, op: Handle, operand: int) -> None:
         """Copy an operand of a tile into its own buffer."""
@@ -265,6 +289,21 @@ class Schedule(ScheduleBuilder):
             f"%operand{n} = transform.get_operand {held}[{operand}] : ({held.type}) -> {VALUE}",
             f"%copied{n} = transform.structured.promote_tensor %operand{n} : {VALUE}",
         )
+
+    def run_pass(self, name: str) -> None:
+        """Run a pass of the compiler on the function; handles from before it are consumed."""
+        self.check_stage("run_pass", "tensors")
+        n = len(self.steps) + 1
+        self.consume(*self.handles)
+        self.add(
+            "run_pass",
+            f'%func{n} = transform.structured.match ops{{["func.func"]}} in {self.root} : ({ANY}) -> {ANY}',
+            f'%passed{n} = transform.apply_registered_pass "{name}" to %func{n} : ({ANY}) -> {ANY}',
+        )
+
+    def expand_exp(self) -> None:
+        """Compute exp by a series instead of calls of a library, which vectors cannot use."""
+        self.options.add(POLYNOMIAL)
 
     def prefetch(self, loop: Handle) -> None:
         """Mark a loop over a row: while it runs, the next row of every array is prefetched."""
@@ -307,14 +346,15 @@ class Schedule(ScheduleBuilder):
             f"transform.structured.vectorize %one{n} : {ANY} }}",
         )
 
-    def vectorize_all(self) -> None:
-        """Vectorize every operation."""
+    def vectorize_all(self, *ops: str) -> None:
+        """Vectorize every operation, or every one of these names."""
         self.check_stage("vectorize_all", "vectors")
-        n = len(self.steps) + 1
+        n, listed = len(self.steps) + 1, ", ".join(f'"{op}"' for op in ops)
+        which = f"ops{{[{listed}]}}" if ops else "interface{LinalgOp}"
         self.consume(*self.handles)
         self.add(
             "vectorize_all",
-            f"%found{n} = transform.structured.match interface{{LinalgOp}} in {self.root} : ({ANY}) -> {ANY}",
+            f"%found{n} = transform.structured.match {which} in {self.root} : ({ANY}) -> {ANY}",
             f"transform.foreach %found{n} : {ANY} {{ ^bb0(%one{n}: {ANY}): "
             f"transform.structured.vectorize %one{n} : {ANY} }}",
         )
