@@ -31,7 +31,8 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v
 
 
-def transformer_block(x: Any, scale: Any, shift: Any, qkv: Any, mixed: Any, up: Any, down: Any) -> Any:
+def transformer_block(x: Any, *weights: Any) -> Any:
+    scale, shift, qkv, mixed, up, down = weights
     length, width = x.shape
     split = by.linear(layer_norm(x, scale, shift), qkv).reshape(length, 3, HEADS, width // HEADS)
     q, k, v = (split[:, i].transpose(0, 1) for i in range(3))

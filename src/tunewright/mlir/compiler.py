@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.errors import BackendError, ScheduleError
+from tunewright.mlir.exponentials import expand_exponentials
 from tunewright.mlir.payload import LinalgOp, Payload
 from tunewright.mlir.prefetch import ACCESSES, insert_prefetches
-from tunewright.mlir.exponentials import expand_exponentials
 from tunewright.mlir.schedule import POLYNOMIAL, PREFETCH, REASSOCIATE
 from tunewright.mlir.script import TransformScript
 

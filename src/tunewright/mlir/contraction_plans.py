@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from tunewright.backends.host import cpu
 from tunewright.errors import ScheduleError
@@ -13,6 +14,9 @@ from tunewright.mlir.payload import LinalgOp, Payload
 from tunewright.mlir.plan import PlanContext, PlanPart, SchedulePlan, empty_part
 from tunewright.mlir.processor import FLOAT_BYTES, vector_lanes, vector_registers
 from tunewright.spaces.rule import Knob, Rule
+
+REUSES = 96
+"""Rows that read the right operand from which on packing it always pays."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +81,32 @@ def _right_operand(op: LinalgOp, row: int, column: int) -> int:
 def contraction_plan(payload: Payload) -> SchedulePlan:
     """Returns the plan of a fill, a contraction and at most one operation after it: a batch, a convolution.
 
-    The right operand is read as it is or copied into panels, which are aligned whatever the arrays are. Blocks of a
-    row or of a column come first.
+    The right operand is copied into panels, which are aligned whatever the arrays are; it may also be read as it is
+    if only few rows use it. Blocks of a row or of a column come first.
     """
     kinds = [op.kind for op in payload.operations]
     if kinds[:1] != ["linalg.fill"] or not 2 <= len(kinds) <= 3 or kinds[2:] not in ([], ["linalg.generic"]):
         raise ScheduleError("this plan is for linalg.fill, a contraction, and at most one linalg.generic after it")
     loops = ContractionLoops.of(payload.operations[1])
-    packs = [empty_part("unpacked"), _packed_part(loops)]
+    packs = [_packed_part(loops)] if _must_pack(loops) else [empty_part("unpacked"), _packed_part(loops)]
     nests = [PlanPart(name, partial(_tile, loops=loops, order=name)) for name in ("rows", "columns")]
     return SchedulePlan(payload, [packs, nests, _register_part(loops)])
+
+
+def _must_pack(loops: ContractionLoops) -> bool:
+    """Returns whether packing always pays: then the search does not depend on how the arrays of a trial are aligned."""
+    shared = [loops.size(loop) for loop in (*loops.around, loops.row) if loop not in loops.right_around()]
+    known = None not in shared and not any(loops.size(loop) is None for loop in loops.around)
+    columns = loops.size(loops.column) or 1
+    return known and columns % vector_lanes() == 0 and columns > vector_lanes() and prod(filter(None, shared)) >= REUSES
 
 
 def _packed_part(loops: ContractionLoops) -> PlanPart:
     columns = loops.size(loops.column) or 1
     rule = Rule(f"there is more than one panel of the {columns} columns", lambda nr: nr < columns)
-    return PlanPart("packed", lambda context: _pack(context, loops), rules=(rule,))
+    unknown = [loops.op.loops[loop] for loop in (*loops.around, loops.row) if loops.size(loop) is None]
+    reason = f"panels need known sizes, and that of {', '.join(unknown)} is known only at a call" if unknown else ""
+    return PlanPart("packed", lambda context: _pack(context, loops), rules=(rule,), violation=lambda payload: reason)
 
 
 def _register_part(loops: ContractionLoops) -> PlanPart:

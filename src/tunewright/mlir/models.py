@@ -80,7 +80,7 @@ def kernel_source(path: Path, payload: Payload, numerics: Sequence[str] = ()) ->
     sizes: dict[str, int] = {}
     for arg in payload.arguments:
         dims = []
-        for size in arg.shape:
+        for size in map(int, filter(None, arg.shape)):
             dims.append(f"D{size}")
             sizes[f"D{size}"] = size
         role = "Out" if arg.written else "In"
