@@ -62,7 +62,7 @@ def test_what_a_contraction_plan_does_not_take_is_said() -> None:
 def test_the_next_row_of_every_array_is_prefetched_and_results_stay_the_same(tmp_path) -> None:
     payload, plan = payloads.softmax(8, 64), row_plan(payloads.softmax(8, 64))
     outs = []
-    for prefetch in (0, 1, 2):
+    for prefetch in (0, 2):
         config = {"variant": "in order", "mr": 1, "tj": 16, "prefetch": prefetch}
         outs.append(ran(payload, plan, given((8, 64)), config, tmp_path))
     assert all((out == outs[0]).all() for out in outs)

@@ -32,14 +32,14 @@ def inputs_of(payload):
     return given(*(one.shape for one in payload.arguments if not one.written))
 
 
-def test_an_exported_mlp_is_right_in_every_structure_and_its_schedule_is_read_back(tmp_path) -> None:
+def test_an_exported_mlp_is_right_and_its_schedule_is_read_back(tmp_path) -> None:
     payload = read_model(smaller("mlp", {128: 8, 256: 16, 512: 32}))
     x, first, first_bias, second, second_bias = inputs = inputs_of(payload)
     right = np.maximum(x @ first.T + first_bias, 0) @ second.T + second_bias
     plan = model_plan(payload)
     assert list(plan.structures) == [AS_WRITTEN, "tiled", "packed"]
     assert plan.default in plan.space
-    for name in plan.structures:
+    for name in (AS_WRITTEN, "packed"):
         out = ran(payload, plan, inputs, {"variant": name, **KNOBS}, tmp_path)
         np.testing.assert_allclose(out, right, atol=1e-4, err_msg=name)
     script = TransformScript.parse(str(plan.schedule({"variant": "packed", **KNOBS})))
@@ -52,7 +52,7 @@ def test_an_exported_mlp_is_right_in_every_structure_and_its_schedule_is_read_ba
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["layer_norm", "attention", "transformer_block", "resnet_block"])
+@pytest.mark.parametrize("name", ["mlp", "layer_norm", "attention", "transformer_block", "resnet_block"])
 def test_every_structure_of_exported_models_computes_what_is_written(name, tmp_path) -> None:
     payload = read_model((FOLDER / f"{name}.mlir").read_text())
     plan = model_plan(payload)
