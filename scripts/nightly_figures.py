@@ -162,7 +162,16 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
         higher("vs_openblas_512", "four trials find one of several structures", 0.6),
         lower("shipped", "eight rounds instead of 60", 0.2),
     ),
-    "mlir_payloads": (higher("geomean_fused", "one payload, four trials", 0.5), higher("right", FIXED)),
+    "mlir_experiments": (
+        higher("packed_filters", "eight rounds instead of 60", 0.3),
+        higher("prefetched_rows", "eight rounds instead of 60", 0.3),
+    ),
+    "mlir_exported": (higher("geomean_vs_written", "12 trials and 8 rounds of each", 0.5), higher("right", FIXED)),
+    "mlir_payloads": (
+        higher("geomean_all", "40 trials and 40 rounds of each", 0.25),
+        higher("geomean_fused", "40 trials and 40 rounds of each", 0.25),
+        higher("right", FIXED),
+    ),
     "operators": (
         lower("worst_vs_best", "the largest of few medians of nine", 0.4),
         lower("geomean_vs_torch", "medians of nine neighbours", 0.35),

@@ -19,6 +19,8 @@ BENCHMARK_LIMITS = {
     "gpu_accept": 30 * MINUTE,
     "gpu_faults": 20 * MINUTE,
     "lint": 20 * MINUTE,
+    "mlir_exported": 20 * MINUTE,
+    "mlir_payloads": 25 * MINUTE,
     "racing": 20 * MINUTE,
     "referee": 30 * MINUTE,
     "referee_attacks": 30 * MINUTE,

@@ -49,7 +49,7 @@ def test_operations_share_the_loops_before_a_sum_that_the_next_one_waits_for(by)
     legality = Legality(payloads.softmax(None, 64))
     assert legality.shared_loops("top", "powers") == 1
     assert legality.shared_loops("powers", "shares") == 2
-    assert legality.shared_loops("total", "shares") == 1
+    assert legality.shared_loops("total", "inverse") == 1
     assert [Legality(payload).fusion_depth() for payload in ALL] == [2, 4, 1, 1, 2]
 
 

@@ -10,16 +10,18 @@ from typing import Any
 import click
 
 from tunewright.cli import output
+from tunewright.cli.mlir_tune import tune_payload
 from tunewright.cli.targets import json_option
-from tunewright.cli.tune import tune
 from tunewright.errors import ScheduleError
 from tunewright.kernel.tuned import Tuned
 from tunewright.mlir import compiler
 from tunewright.mlir.backend import Mlir
+from tunewright.mlir.models import read_model
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.schedule import Schedule
 from tunewright.mlir.script import TransformScript
 from tunewright.mlir.step_report import StepSnapshot, diff_lines, diff_size, page
+from tunewright.mlir.step_texts import explain_script
 from tunewright.pools.kernel_loader import load_target
 
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
@@ -61,7 +63,22 @@ def steps(schedule: str, payload: str | None, config: str | None, page_at: Path 
         raise failure
 
 
-mlir.add_command(tune)
+@mlir.command()
+@click.argument("schedule", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+def explain(schedule: Path, as_json: bool) -> None:
+    """Say what each step of SCHEDULE, a file with a transform script, does.
+
+    `tunewright mlir steps SCHEDULE PAYLOAD` shows it on a payload.
+    """
+    lines = explain_script(TransformScript.parse(schedule.read_text()))
+    if as_json:
+        output.print_json(lines)
+    else:
+        output.echo("\n".join(lines))
+
+
+mlir.add_command(tune_payload)
 
 
 def _print_steps(snapshots: list[StepSnapshot]) -> None:
@@ -101,7 +118,7 @@ def payload_text(place: str) -> str:
     value = _load(place)
     if not isinstance(value, Payload | str):
         raise click.UsageError(f"{place} is a {type(value).__name__}, not a payload; name a file or a Payload")
-    return value.text if isinstance(value, Payload) else value
+    return value.text if isinstance(value, Payload) else read_model(value, place).text
 
 
 def _load(place: str) -> Any:

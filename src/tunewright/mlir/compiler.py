@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tunewright.errors import BackendError, ScheduleError
+from tunewright.mlir.exponentials import expand_exponentials
 from tunewright.mlir.payload import LinalgOp, Payload
-from tunewright.mlir.schedule import REASSOCIATE
+from tunewright.mlir.prefetch import ACCESSES, insert_prefetches
+from tunewright.mlir.schedule import POLYNOMIAL, PREFETCH, REASSOCIATE
 from tunewright.mlir.script import TransformScript
 
 RELEASE = "20261001"
@@ -30,7 +32,7 @@ _LOOPS = (
 )
 # The allocator aligns memory: pointers aligned by arithmetic could alias anything.
 _LLVM = (
-    "{threads}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,"
+    "{threads}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
     "finalize-memref-to-llvm{{use-aligned-alloc=true}},convert-arith-to-llvm,convert-index-to-llvm,convert-func-to-llvm,"
     "convert-cf-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse"
 )
@@ -87,22 +89,43 @@ def check_payload(payload: str) -> None:
         _parse_payload(ir, payload)
 
 
-def _parse_payload(ir: Any, payload: str) -> Any:
+def _parse_payload(ir: Any, payload: str, name: str = "the payload") -> Any:
     try:
         return ir.Module.parse(payload)
     except ir.MLIRError as error:
-        raise BackendError(f"the payload is no valid MLIR: {_short_message(error)}") from error
+        line = _LINE.search(str(error))
+        where = f"{name}, line {line[1]}," if line else name
+        raise BackendError(f"{where} is no valid MLIR: {_short_message(error)}") from error
 
 
-def parse_payload(text: str, sizes: Mapping[str, int] | None = None) -> Payload:
-    """Returns a payload from text, with its operations, as plans and legality checks need them."""
+def print_module(text: str, name: str) -> str:
+    """Returns a module as the compiler prints it; errors name the file and the line."""
+    with _context() as ir:
+        return str(_parse_payload(ir, text, name))
+
+
+def parse_payload(
+    text: str, sizes: Mapping[str, int] | None = None, *, after: str = "", name: str = "the payload"
+) -> Payload:
+    """Returns a payload from text, with its operations, as plans and legality checks need them.
+
+    With `after`, the operations are those that a pass leaves. Errors name the file, the line and the operation.
+    """
     passes = _import_torch_mlir()[1]
     with _context() as ir:
-        module = _parse_payload(ir, text)
-        kinds = [op.name for op in _linalg_ops(ir, module)]
+        module = _parse_payload(ir, text, name)
+        if after:
+            passes.parse(f"builtin.module(func.func({after}))").run(module.operation)
+        named = [(op.name, f"{name}, {_line_of(op)}") for op in _linalg_ops(ir, module)]
         passes.parse("builtin.module(func.func(linalg-generalize-named-ops))").run(module.operation)
-        ops = [_describe_op(op, kind) for op, kind in zip(_linalg_ops(ir, module), kinds, strict=True)]
+        ops = [_describe_op(op, *kind) for op, kind in zip(_linalg_ops(ir, module), named, strict=True)]
     return Payload(text, operations=tuple(ops), name=entry_point(text), sizes=sizes or {})
+
+
+def _line_of(op: Any) -> str:
+    """Returns the line of an operation in the text that it was read from."""
+    line = _LINE.search(str(op.location))
+    return f"line {line[1]}" if line else "a line that a pass wrote"
 
 
 def _linalg_ops(ir: Any, module: Any) -> list[Any]:
@@ -118,10 +141,10 @@ def _linalg_ops(ir: Any, module: Any) -> list[Any]:
     return ops
 
 
-def _describe_op(op: Any, kind: str) -> LinalgOp:
+def _describe_op(op: Any, kind: str, where: str) -> LinalgOp:
     """Returns the loops and maps of an operation."""
     if op.name != "linalg.generic" or not len(op.results):
-        raise BackendError(f"the loops of {kind} are unknown; write it as linalg.generic on tensors")
+        raise BackendError(f"{where}: the loops of {kind} are unknown; write it as linalg.generic on tensors")
     maps = [re.findall(r"\((.*?)\)", str(indexing)) for indexing in op.attributes["indexing_maps"]]
     loops = tuple(maps[0][0].replace(" ", "").split(","))
     iterators = zip(loops, op.attributes["iterator_types"], strict=True)
@@ -260,6 +283,11 @@ def compile_object(payload: str, script: TransformScript, path: Path, *, threads
     with _context() as ir:
         module = _apply_script(ir, payload, script)
         try:
+            if POLYNOMIAL in script.options:
+                expand_exponentials(ir, module)
+            if any(f'"{PREFETCH}"' in line for step in script.steps for line in step.lines):
+                passes.parse(f"builtin.module({ACCESSES})").run(module.operation)
+                insert_prefetches(ir, module)
             passes.parse(lowering_passes(script.options, threads)).run(module.operation)
             built = engine(module, 3, [openmp] if openmp else [], True, True)
             built.lookup(entry_point(payload))  # compiles what is dumped

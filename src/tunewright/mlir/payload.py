@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tunewright.mlir.exponentials import LEAST, LN2_HIGH, LN2_LOW, LOG2_E, MOST, SERIES, SHIFT
+
 Size = int | None
 """Size of a dimension; None if it is known only at a call."""
 
@@ -218,16 +220,21 @@ class ScalarBuilder:
         return name
 
     def exp(self, x: str) -> str:
-        """Returns exp(x) for x from -87 to 88, to about one unit in the last place of float32 (Cephes)."""
-        x = self("maximumf", self("minimumf", x, 88.0), -87.0)
-        power = self("math.roundeven", self("mulf", x, 1.44269504088896))
-        rest = self("math.fma", power, 2.12194440e-4, self("math.fma", power, -0.693359375, x))
-        series = self("math.fma", 1.9875691500e-4, rest, 1.3981999507e-3)
-        for term in (8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
+        """Returns exp(x), to about one unit in the last place of float32, as `exponentials` computes it on vectors."""
+        x = self.select("ogt", x, MOST, MOST, x)
+        x = self.select("olt", x, LEAST, LEAST, x)
+        shifted = self("math.fma", x, LOG2_E, SHIFT)
+        power = self("subf", shifted, SHIFT)
+        rest = self("math.fma", power, -LN2_LOW, self("math.fma", power, -LN2_HIGH, x))
+        series = self("math.fma", SERIES[0], rest, SERIES[1])
+        for term in SERIES[2:]:
             series = self("math.fma", series, rest, term)
-        series = self("addf", self("math.fma", series, self("mulf", rest, rest), rest), 1.0)
-        whole = self.emit(f"arith.fptosi {power} : f32 to i32")
-        bias, shift = (self.emit(f"arith.constant {number} : i32") for number in (127, 23))
-        biased = self.emit(f"arith.addi {whole}, {bias} : i32")
-        shifted = self.emit(f"arith.shli {biased}, {shift} : i32")
-        return self("mulf", series, self.emit(f"arith.bitcast {shifted} : i32 to f32"))
+        bits = self.emit(f"arith.bitcast {shifted} : f32 to i32")
+        exponent = self.emit(f"arith.shli {bits}, {self.emit('arith.constant 23 : i32')} : i32")
+        return self("mulf", series, self.emit(f"arith.bitcast {exponent} : i32 to f32"))
+
+    def select(self, predicate: str, left: str, right: float, yes: str | float, no: str | float) -> str:
+        """Returns one of two values by a comparison; unlike `minimumf` and `maximumf`, one instruction for both."""
+        names = [self._builder.constant(value) if isinstance(value, int | float) else value for value in (yes, no)]
+        holds = self.emit(f"arith.cmpf {predicate}, {left}, {self._builder.constant(right)} : f32")
+        return self.emit(f"arith.select {holds}, {names[0]}, {names[1]} : f32")

@@ -14,7 +14,8 @@ from tunewright.mlir.payload import OpBody, Payload, PayloadBuilder, ScalarBuild
 EPSILON = 1e-5
 
 SUM = OpBody(lambda e, x, o: e("addf", x[0], o), reads_result=True)
-MAXIMUM = OpBody(lambda e, x, o: e("maximumf", x[0], o), reads_result=True)
+# Without NaN the maximum is one instruction. Where there is one, what is computed from its element is NaN anyway.
+MAXIMUM = OpBody(lambda e, x, o: e.emit(f"arith.maxnumf {x[0]}, {o} fastmath<nnan> : f32"), reads_result=True)
 PRODUCT = OpBody(lambda e, x, o: e("addf", o, e("mulf", x[0], x[1])), reads_result=True)
 
 
@@ -27,7 +28,7 @@ def _gelu(e: ScalarBuilder, x: str) -> str:
 
 _EPILOGUES: dict[str, Callable[[ScalarBuilder, str], str]] = {
     "": lambda e, x: x,
-    "relu": lambda e, x: e("maximumf", x, 0.0),
+    "relu": lambda e, x: e.select("olt", x, 0.0, 0.0, x),
     "gelu": _gelu,
 }
 
@@ -123,8 +124,12 @@ def _softmax(w: PayloadBuilder, x: str, loops: str, shape: tuple[Size, ...], int
         OpBody(lambda e, v, o: e.exp(e("subf", v[0], v[1]))),
     )  # fmt: skip
     total = w.generic("total", reduced, {powers: loops}, (w.fill("none", w.empty("total_0", *shape[:-1])), row), SUM)
+    inverse = w.generic(
+        "inverse", row, {total: row}, (w.empty("inverse_0", *shape[:-1]), row),
+        OpBody(lambda e, v, o: e("divf", 1.0, v[0])),
+    )  # fmt: skip
     return w.generic(
-        "shares", loops, {powers: loops, total: row}, (into, loops), OpBody(lambda e, v, o: e("divf", v[0], v[1]))
+        "shares", loops, {powers: loops, inverse: row}, (into, loops), OpBody(lambda e, v, o: e("mulf", v[0], v[1]))
     )
 
 

@@ -55,6 +55,9 @@ def _fused_part(payload: Payload, name: str) -> PlanPart:
             Rule("kr divides every sum of products", lambda kr: sum(count % kr for count in terms) == 0),
             Rule("a register block fits into the vector registers", lambda mr, nr: mr * nr + nr + wide <= most),
         ]
+    passes = [op for op in ops if len(op.loops) > depth and not op.reductions]
+    if passes and not products:
+        knobs.append(Knob("prefetch", list(range(len(passes) + 1))))
     lengths = {op.sizes[-1] or wide for op in ops if not (is_contraction(op) or whole) and len(op.loops) > depth}
     if lengths:
         l1 = cpu().limits.get("l1", 32 << 10)
@@ -84,12 +87,17 @@ def _schedule_rows(context: PlanContext, *, depth: int, whole: bool, side_by_sid
     sizes[-2 if whole else -1] = context["mr"]
     if whole:
         sizes[-1] = context["nr"]
-    last = _match_ops(context, ops)[-1]
+    last = match_ops(context, ops)[-1]
     s.tile_and_fuse(last, sizes)
     s.cleanup()
     s.cleanup("canonicalization", "tensor.fold_tensor_empty")
-    for op, handle in zip(ops, _match_ops(context, ops), strict=True):
+    loops = [
         _tile_for_vectors(context, op, handle, (depth, whole, side_by_side))
+        for op, handle in zip(ops, match_ops(context, ops), strict=True)
+    ]
+    passes = [loop for loop in loops if loop]
+    if context.knobs.get("prefetch"):
+        s.prefetch(passes[context["prefetch"] - 1])
     s.cleanup()
     s.cleanup("canonicalization", "linalg.fold_unit_extent_dims_via_slices")
     s.vectorize_all()
@@ -100,15 +108,20 @@ def _schedule_rows(context: PlanContext, *, depth: int, whole: bool, side_by_sid
     s.lower()
 
 
-def _match_ops(context: PlanContext, ops: list[LinalgOp]) -> list[Handle]:
+def match_ops(context: PlanContext, ops: list[LinalgOp]) -> list[Handle]:
     """Returns a handle for each operation, in program order."""
     s, named = context.schedule, [op.kind for op in ops]
     pools = {name: s.match(name, count=named.count(name)) for name in dict.fromkeys(named)}
     return [pools[name].pop(0) for name in named]
 
 
-def _tile_for_vectors(context: PlanContext, op: LinalgOp, handle: Handle, tiling: tuple[int, bool, bool]) -> None:
-    """Tile an operation for vectors: contractions by register block, rows by length."""
+def _tile_for_vectors(
+    context: PlanContext, op: LinalgOp, handle: Handle, tiling: tuple[int, bool, bool]
+) -> Handle | None:
+    """Tile an operation for vectors: contractions by register block, rows by length.
+
+    Returns the loop over a row if it is no reduction.
+    """
     s, (depth, whole, side_by_side) = context.schedule, tiling
     if is_contraction(op):
         sizes = [0] * len(op.loops)
@@ -121,4 +134,6 @@ def _tile_for_vectors(context: PlanContext, op: LinalgOp, handle: Handle, tiling
     elif is_row_reduction(op) and side_by_side:
         s.tile_reduction(handle, [0] * (len(op.loops) - 1) + [context["tj"]])
     elif not whole and len(op.loops) > depth:
-        s.tile(handle, [0] * (len(op.loops) - 1) + [context["tj"]])
+        _, loops = s.tile(handle, [0] * (len(op.loops) - 1) + [context["tj"]])
+        return None if op.reductions else loops[-1]
+    return None

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tunewright.mlir.handles import ANY, Handle, ScheduleBuilder
+from tunewright.mlir.handles import ANY, Handle
+from tunewright.mlir.packing_steps import PACK, PackingSteps
 
 REASSOCIATE = "reassociate-fp-reductions"
 """Option of the lowering that allows any order of additions."""
 
-VALUE = "!transform.any_value"
-GENERIC, PACK, TRANSPOSE = (f'!transform.op<"linalg.{name}">' for name in ("generic", "pack", "transpose"))
+POLYNOMIAL = "polynomial-exp"
+"""Option of the lowering that computes exp by a series."""
+
+PREFETCH = "prefetch_next"
+"""Attribute of a loop that prefetches the next iteration of the loop around it; the lowering inserts it."""
+
 
 CLEANUP_PATTERNS = ("canonicalization", "linalg.tiling_canonicalization")
 """Patterns that simplify the result of a step."""
@@ -29,7 +34,7 @@ _REDUCTIONS = tuple(
 )
 
 
-class Schedule(ScheduleBuilder):
+class Schedule(PackingSteps):
     """A schedule. Each method adds a step; it takes handles and returns new ones."""
 
     def match(self, *ops: str, inside: Handle | None = None, count: int = 1) -> list[Handle]:
@@ -152,6 +157,14 @@ class Schedule(ScheduleBuilder):
         )
         return self.new_handle(f"%part{n}", inside=held.inside)
 
+    def generalize(self, op: Handle) -> Handle:
+        """Turn a named operation into a generic one, whose unit dimensions can be dropped."""
+        held = self.check_tensor_op("generalize", op)
+        n = len(self.steps) + 1
+        self.consume(held)
+        self.add("generalize", f"%plain{n} = transform.structured.generalize {held} : ({held.type}) -> {ANY}")
+        return self.new_handle(f"%plain{n}", inside=held.inside)
+
     def interchange(self, op: Handle, order: Sequence[int]) -> Handle:
         """Interchange the loops of an operation."""
         held = self.check_tensor_op("interchange", op)
@@ -182,78 +195,25 @@ class Schedule(ScheduleBuilder):
         )
         return self.new_handle(f"%padded{n}", inside=held.inside)
 
-    def pack(self, op: Handle, sizes: Sequence[int]) -> Handle:
-        """Pack operands into panels of these sizes (0: not this dimension)."""
-        held = self.check_tensor_op("pack", op)
-        self.check_sizes("pack", sizes)
+    def run_pass(self, name: str) -> None:
+        """Run a pass of the compiler on the function; handles from before it are consumed."""
+        self.check_stage("run_pass", "tensors")
         n = len(self.steps) + 1
-        self.consume(held)
+        self.consume(*self.handles)
         self.add(
-            "pack",
-            f"%packed{n} = transform.structured.pack {held} packed_sizes = {list(sizes)} : "
-            f"({held.type}) -> ({GENERIC})",
-        )
-        return self.new_handle(f"%packed{n}", type=GENERIC, inside=held.inside)
-
-    def pack_transpose(
-        self, pack: Handle, compute: Handle, outer: Sequence[int], inner: Sequence[int] = ()
-    ) -> tuple[Handle, Handle]:
-        """Transpose panels and their contents. Returns the compute operation and the pack operation."""
-        packs, computes = self.check_tensor_op("pack_transpose", pack), self.check_tensor_op("pack_transpose", compute)
-        self.check_order("pack_transpose", outer)
-        if inner:
-            self.check_order("pack_transpose", inner)
-        within = f" inner_perm = {list(inner)}" if inner else ""
-        n = len(self.steps) + 1
-        self.consume(packs, computes)
-        self.add(
-            "pack_transpose",
-            f"%turned{n}, %panels{n}, %un{n} = transform.structured.pack_transpose {packs} "
-            f"with_compute_op({computes}) outer_perm = {list(outer)}{within} : ({packs.type}, {computes.type}) -> "
-            f"({GENERIC}, {PACK}, {ANY})",
-        )
-        return self.new_handle(f"%turned{n}", type=GENERIC), self.new_handle(f"%panels{n}", type=PACK)
-
-    def lower_pack(self, pack: Handle) -> Handle:
-        """Lower a pack to a transpose. Returns the transpose, which can be tiled."""
-        held = self.check_tensor_op("lower_pack", pack)
-        n = len(self.steps) + 1
-        typed, cast = (held.name, ()) if held.type == PACK else (
-            f"%pack{n}", (f"%pack{n} = transform.cast {held} : {held.type} to {PACK}",))  # fmt: skip
-        self.consume(held)
-        self.add(
-            "lower_pack",
-            *cast,
-            f"%pad{n}, %expand{n}, %copy{n} = transform.structured.lower_pack {typed} : ({PACK}) -> "
-            f'(!transform.op<"tensor.pad">, !transform.op<"tensor.expand_shape">, {TRANSPOSE})',
-        )
-        return self.new_handle(f"%copy{n}", type=TRANSPOSE, inside=held.inside)
-
-    def lower_unpack(self, unpack: Handle) -> None:
-        """Lower an unpack to a transpose and a copy."""
-        held = self.check_tensor_op("lower_unpack", unpack)
-        n = len(self.steps) + 1
-        kinds = ("tensor.empty", "linalg.transpose", "tensor.collapse_shape", "tensor.extract_slice", "linalg.copy")
-        names = ", ".join(f"%un{n}_{i}" for i in range(len(kinds)))
-        typed = ", ".join(f'!transform.op<"{kind}">' for kind in kinds)
-        self.consume(held)
-        self.add(
-            "lower_unpack",
-            f'%unpack{n} = transform.cast {held} : {held.type} to !transform.op<"linalg.unpack">',
-            f'{names} = transform.structured.lower_unpack %unpack{n} : (!transform.op<"linalg.unpack">) -> ({typed})',
+            "run_pass",
+            f'%func{n} = transform.structured.match ops{{["func.func"]}} in {self.root} : ({ANY}) -> {ANY}',
+            f'%passed{n} = transform.apply_registered_pass "{name}" to %func{n} : ({ANY}) -> {ANY}',
         )
 
-    def promote(self, op: Handle, operand: int) -> None:
-        """Copy an operand of a tile into its own buffer."""
-        held = self.check_tensor_op("promote", op)
-        if operand < 0:
-            self.reject("promote", f"operands are counted from 0, not {operand}")
-        n = len(self.steps) + 1
-        self.add(
-            "promote",
-            f"%operand{n} = transform.get_operand {held}[{operand}] : ({held.type}) -> {VALUE}",
-            f"%copied{n} = transform.structured.promote_tensor %operand{n} : {VALUE}",
-        )
+    def expand_exp(self) -> None:
+        """Compute exp by a series instead of calls of a library, which vectors cannot use."""
+        self.options.add(POLYNOMIAL)
+
+    def prefetch(self, loop: Handle) -> None:
+        """Mark a loop over a row: while it runs, the next row of every array is prefetched."""
+        held = self.check_handle("prefetch", loop, "loop")
+        self.add("prefetch", f'transform.annotate {held} "{PREFETCH}" : {held.type}')
 
     def cleanup(self, *patterns: str) -> None:
         """Apply patterns and CSE to the whole function; by default the canonicalization patterns."""
@@ -291,14 +251,15 @@ class Schedule(ScheduleBuilder):
             f"transform.structured.vectorize %one{n} : {ANY} }}",
         )
 
-    def vectorize_all(self) -> None:
-        """Vectorize every operation."""
+    def vectorize_all(self, *ops: str) -> None:
+        """Vectorize every operation, or every one of these names."""
         self.check_stage("vectorize_all", "vectors")
-        n = len(self.steps) + 1
+        n, listed = len(self.steps) + 1, ", ".join(f'"{op}"' for op in ops)
+        which = f"ops{{[{listed}]}}" if ops else "interface{LinalgOp}"
         self.consume(*self.handles)
         self.add(
             "vectorize_all",
-            f"%found{n} = transform.structured.match interface{{LinalgOp}} in {self.root} : ({ANY}) -> {ANY}",
+            f"%found{n} = transform.structured.match {which} in {self.root} : ({ANY}) -> {ANY}",
             f"transform.foreach %found{n} : {ANY} {{ ^bb0(%one{n}: {ANY}): "
             f"transform.structured.vectorize %one{n} : {ANY} }}",
         )

@@ -1,0 +1,106 @@
+"""Payloads from files: functions on tensors with several operations, as torch-mlir exports them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tunewright.errors import BackendError
+from tunewright.mlir import compiler
+from tunewright.mlir.payload import Payload, PayloadArgument, type_text
+
+_FUNCTION = re.compile(
+    r"func\.func (?:public )?@(?P<name>[\w$.]+)\((?P<arguments>[^{]*?)\)(?: -> (?P<results>\([^{]*?\)|tensor<[^{]*?>))?"
+    r"(?P<attributes> attributes \{[^\n]*\})? \{\n"
+)
+_TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)(\w+)>")
+
+
+def read_model(text: str, name: str = "the payload") -> Payload:
+    """Returns a payload from MLIR text. A function on tensors becomes one on arrays, its results the last of them."""
+    plain = compiler.print_module(text, name)
+    if "llvm.emit_c_interface" in plain:
+        arguments: tuple[PayloadArgument, ...] = ()
+    else:
+        plain, arguments = _take_arrays(plain, name)
+    read = compiler.parse_payload(plain, name=name)
+    return Payload(plain, arguments, read.operations, None, read.name)
+
+
+def read_file(path: Path) -> Payload:
+    """Returns the payload in a file."""
+    return read_model(path.read_text(), str(path))
+
+
+def _take_arrays(text: str, name: str) -> tuple[str, tuple[PayloadArgument, ...]]:
+    """Returns the module with its function on memrefs, and the arrays of that function."""
+    function = _FUNCTION.search(text)
+    if function is None:
+        raise BackendError(f"{name} has no function on tensors: export one func.func that takes and returns tensors")
+    inputs = [part.split(":", 1) for part in re.split(r",\s*(?=%)", function["arguments"]) if part.strip()]
+    results = _TENSOR.findall(function["results"] or "")
+    if not inputs or not results:
+        raise BackendError(f"{name}: @{function['name']} takes or returns no tensors; it must take and return some")
+    arguments = [_argument(label.strip().lstrip("%"), kind, name) for label, kind in inputs]
+    arguments += [_argument(f"out{i}", f"tensor<{shape}{kind}>", name, True) for i, (shape, kind) in enumerate(results)]
+    end = text.index("\n  }\n", function.end())
+    lines = text[function.end() : end].splitlines()
+    returned = next(i for i in reversed(range(len(lines))) if lines[i].strip().startswith(("return", "func.return")))
+    values = re.findall(r"%[\w#]+", lines[returned].partition(":")[0])
+    heads = ", ".join(f"%{arg.name}_m: {type_text('memref', arg.shape)}" for arg in arguments)
+    body = [_to_tensor(arg) for arg in arguments if not arg.written]
+    body += lines[:returned]
+    body += [_store(value, arg) for value, arg in zip(values, (a for a in arguments if a.written), strict=True)]
+    made = f"func.func @{function['name']}({heads}) attributes {{llvm.emit_c_interface}} {{\n"
+    return text[: function.start()] + made + "\n".join([*body, "    return"]) + text[end:], tuple(arguments)
+
+
+def _argument(label: str, kind: str, name: str, written: bool = False) -> PayloadArgument:
+    tensor = _TENSOR.search(kind)
+    if tensor is None or tensor[2] != "f32" or "?" in tensor[1]:
+        what = f"result {label.removeprefix('out')}" if written else f"argument %{label}"
+        raise BackendError(f"{name}: {what} is {kind.strip()}; arrays are float32 tensors of known sizes: export it so")
+    return PayloadArgument(label, tuple(int(size) for size in tensor[1].split("x") if size), written)
+
+
+def _to_tensor(arg: PayloadArgument) -> str:
+    kinds = f"{type_text('memref', arg.shape)} to {type_text('tensor', arg.shape)}"
+    return f"    %{arg.name} = bufferization.to_tensor %{arg.name}_m restrict : {kinds}"
+
+
+def _store(value: str, arg: PayloadArgument) -> str:
+    kinds = f"({type_text('tensor', arg.shape)}, {type_text('memref', arg.shape)}) -> ()"
+    return f"    bufferization.materialize_in_destination {value} in restrict writable %{arg.name}_m : {kinds}"
+
+
+def kernel_source(path: Path, payload: Payload, numerics: Sequence[str] = ()) -> str:
+    """Returns a Python file that declares the payload of a file as a tuned kernel."""
+    parameters = []
+    sizes: dict[str, int] = {}
+    for arg in payload.arguments:
+        dims = []
+        for size in map(int, filter(None, arg.shape)):
+            dims.append(f"D{size}")
+            sizes[f"D{size}"] = size
+        role = "Out" if arg.written else "In"
+        parameters.append(f"    {arg.name}: tw.{role}({', '.join(map(repr, dims))}),\n")
+    return f'''"""{payload.name} of {path.name} as a tuned kernel."""
+
+from pathlib import Path
+
+import tunewright as tw
+from tunewright.mlir import Mlir
+from tunewright.mlir.model_plans import model_plan
+from tunewright.mlir.models import read_file
+
+payload = read_file(Path({str(path.resolve())!r}))
+plan = model_plan(payload)
+
+
+@tw.tune(
+    plan.space, backend=Mlir(payload, plan), default=plan.default, shapes=[{sizes!r}], numerics={list(numerics)!r}
+)
+def {payload.name}(
+{"".join(parameters)}): ...
+'''

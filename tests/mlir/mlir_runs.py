@@ -1,0 +1,24 @@
+"""Builds a payload with a schedule and calls it."""
+
+import numpy as np
+
+from tunewright.mlir import Mlir
+from tunewright.model.signature import In, Out, Parameter, Signature
+from tunewright.ports.backend import Kernel
+
+
+def ran(payload, schedule, inputs, config, folder):
+    """The result of a payload for these arrays."""
+    shape = payload.arguments[-1].shape
+    out = np.full([size or inputs[0].shape[0] for size in shape], 7, np.float32)
+    roles = tuple(Parameter(one.name, Out if one.written else In) for one in payload.arguments)
+    kernel, backend = Kernel("k", lambda: None, roles, folder), Mlir(payload, schedule)
+    signature = Signature.of(kernel.parameters, [*inputs, out])
+    backend.load(kernel, backend.build(kernel, config, signature))(*inputs, out)
+    return out
+
+
+def given(*shapes):
+    """Arrays of random numbers, always the same."""
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]

@@ -1,0 +1,94 @@
+"""Payloads from files, as torch-mlir exports them: read, planned, right, and refused with their line."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch_mlir")
+
+from mlir_runs import given, ran
+
+from tunewright.errors import BackendError
+from tunewright.mlir.model_plans import AS_WRITTEN, model_plan
+from tunewright.mlir.models import kernel_source, read_model
+from tunewright.mlir.script import TransformScript
+from tunewright.mlir.step_texts import explain_script
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "mlir_models"
+KNOBS = {"mr": 4, "nr": 16, "kr": 4, "tj": 16}
+
+
+def smaller(name, sizes):
+    """The text of an exported model with smaller sizes."""
+    text = (FOLDER / f"{name}.mlir").read_text()
+    for old, new in sizes.items():
+        text = re.sub(rf"(?<=[<x]){old}x", f"{new}x", text)
+    return text
+
+
+def inputs_of(payload):
+    return given(*(one.shape for one in payload.arguments if not one.written))
+
+
+def test_an_exported_mlp_is_right_and_its_schedule_is_read_back(tmp_path) -> None:
+    payload = read_model(smaller("mlp", {128: 8, 256: 16, 512: 32}))
+    x, first, first_bias, second, second_bias = inputs = inputs_of(payload)
+    right = np.maximum(x @ first.T + first_bias, 0) @ second.T + second_bias
+    plan = model_plan(payload)
+    assert list(plan.structures) == [AS_WRITTEN, "tiled", "packed"]
+    assert plan.default in plan.space
+    for name in (AS_WRITTEN, "packed"):
+        out = ran(payload, plan, inputs, {"variant": name, **KNOBS}, tmp_path)
+        np.testing.assert_allclose(out, right, atol=1e-4, err_msg=name)
+    script = TransformScript.parse(str(plan.schedule({"variant": "packed", **KNOBS})))
+    assert (ran(payload, script, inputs, {}, tmp_path) == out).all()
+    said = "\n".join(explain_script(script))
+    assert "run the pass linalg-fuse-elementwise-ops" in said
+    assert "copy operands into panels of [0, 16, 0]" in said
+    assert "put tensors into buffers" in said
+    assert "transform." not in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlp", "layer_norm", "attention", "transformer_block", "resnet_block"])
+def test_every_structure_of_exported_models_computes_what_is_written(name, tmp_path) -> None:
+    payload = read_model((FOLDER / f"{name}.mlir").read_text())
+    plan = model_plan(payload)
+    inputs = [one * np.float32(0.1) for one in inputs_of(payload)]
+    right = ran(payload, plan, inputs, plan.default, tmp_path)
+    assert len(plan.structures) > 1
+    for structure in plan.structures:
+        out = ran(payload, plan, inputs, {"variant": structure, **KNOBS}, tmp_path)
+        np.testing.assert_allclose(out, right, atol=2e-5 * np.abs(right).max(), err_msg=structure)
+
+
+def test_mistakes_in_a_file_are_told_with_their_line() -> None:
+    text = smaller("mlp", {})
+    line = next(i for i, one in enumerate(text.splitlines(), 1) if "linalg.matmul" in one)
+    broken = text.replace("linalg.matmul", "linalg.matmuls", 1)
+    with pytest.raises(BackendError, match=rf"^model\.mlir, line {line}, is no valid MLIR: .*linalg\.matmuls"):
+        read_model(broken, "model.mlir")
+    with pytest.raises(BackendError, match=r"argument %arg0 is tensor<4xi32>; arrays are float32"):
+        read_model("func.func @f(%a: tensor<4xi32>) -> tensor<4xi32> { return %a : tensor<4xi32> }")
+    with pytest.raises(BackendError, match="has no function on tensors"):
+        read_model("module {}")
+    unknown = """
+      func.func @f(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+        %r = linalg.softmax dimension(1) ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
+        return %r : tensor<4x8xf32>
+      }"""
+    with pytest.raises(BackendError, match=r"line \d+: the loops of linalg\.softmax are unknown; write it as"):
+        read_model(unknown)
+
+
+def test_a_file_becomes_a_kernel_in_python(tmp_path) -> None:
+    path = tmp_path / "mlp.mlir"
+    path.write_text(smaller("mlp", {128: 8, 256: 16, 512: 32}))
+    source = kernel_source(path, read_model(path.read_text()))
+    assert "arg0: tw.In('D8', 'D16')" in source
+    assert "numerics=[]" in source
+    made: dict = {"__name__": "made"}
+    exec(compile(source, "made.py", "exec"), made)
+    assert made["mlp"].default == {"variant": AS_WRITTEN}
