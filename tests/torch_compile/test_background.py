@@ -113,14 +113,22 @@ def test_what_another_process_does_not_know_is_named() -> None:
         GraphSnapshot(captured)
 
 
-@pytest.mark.parametrize("function", [torch.relu, nn.functional.gelu, torch.Tensor.add_, torch.ops.aten.add.Tensor])
+@pytest.mark.parametrize(
+    "function", [torch.relu, nn.functional.gelu, torch.Tensor.add_, torch.ops.aten.add.Tensor, max]
+)
 def test_functions_are_found_by_their_names(function) -> None:
     assert find_function(name_of(function)) is function
 
 
-@pytest.mark.parametrize("path", ["os.system", "torch.no_such_function", "subprocess.run"])
+@pytest.mark.parametrize("path", ["os.system", "torch.no_such_function", "subprocess.run", "builtins.eval", "builtins"])
 def test_no_other_function_is_found(path) -> None:
     with pytest.raises(BackendError, match="use the release of torch"):
+        find_function(path)
+
+
+@pytest.mark.parametrize("path", ["torch.os.system", "torch.sys.exit", "torch.utils.data.os.remove"])
+def test_no_module_that_torch_imports_is_a_way_to_other_functions(path) -> None:
+    with pytest.raises(BackendError, match=r"may not name it|there is no"):
         find_function(path)
 
 

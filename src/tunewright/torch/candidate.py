@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tunewright.cases.arguments import Outputs
 from tunewright.cases.validation import VARIES, fingerprint
 from tunewright.errors import BackendError, TunewrightError
 from tunewright.measure.case_check import REPEAT_SECONDS
@@ -99,9 +100,9 @@ class BoundLaunch:
         """What the latest launch returned, and what it changed."""
         return [*tensors_in(self._returned), *self.arguments.written]
 
-    def run(self, draw: int) -> list[Any]:
-        """Launches on the contents of a draw."""
-        self.arguments.refresh(draw)
+    def run(self, draw: int, found: Outputs | None = None) -> list[Any]:
+        """Launches on the contents of a draw; `found` is what is in its outputs before."""
+        self.arguments.refresh(draw, found)
         self.count += 1
         self._call()
         return self.results
@@ -190,8 +191,10 @@ class TorchCandidate:
         place, began = self._place(draw), time.perf_counter()
         bound, others = self._bound[place], [*self._bound[:place], *self._bound[place + 1 :]]
         right: list[Any] | None = None
-        for _ in range(launches):
-            results = bound.run(draw)
+        if bound.arguments.has_outputs:
+            bound.run(draw + 1)  # what it leaves is wrong for the first of the following
+        for number in range(launches):
+            results = bound.run(draw, None if number else Outputs.KEPT)
             copies = _copies(results)  # at once: a thread may write the results too late
             if right is None or not _same(copies, right):
                 if problem := self._find_problem(bound, draw, copies):

@@ -103,6 +103,14 @@ class TensorContents:
             elif tensor.dtype.is_floating_point and found is not Outputs.KEPT:
                 targets[i].fill_(torch.nan if found is Outputs.POISONED else OLD_NUMBER)
 
+    def perturb(self, values: Sequence[Any], seed: int) -> tuple[Any, ...]:
+        """Returns arguments whose floating-point contents differ by as much as rounding may change them."""
+        others, generator = list(values), torch.Generator().manual_seed(seed)
+        for i in self._changed:
+            signs = torch.randint(0, 2, values[i].shape, generator=generator).to(values[i].device) * 2 - 1
+            others[i] = values[i] * (1 + torch.finfo(values[i].dtype).eps * signs).to(values[i].dtype)
+        return tuple(others)
+
     def find_difference(self, values: Sequence[Any], draw: int) -> int | None:
         """Returns the first input that has not the contents of a draw, bit for bit, among those that no call writes."""
         may_differ = self.call.written | self.call.outputs
@@ -136,9 +144,17 @@ class TensorSet:
         """The arguments that a launch changes."""
         return [self.values[i] for i in self._written]
 
-    def refresh(self, draw: int) -> None:
-        """Gives all copies the contents of a draw, whatever launches did to them."""
-        self._contents.write(self.values, draw, next(self._found))
+    @property
+    def has_outputs(self) -> bool:
+        """Whether there are arguments that a launch only writes."""
+        return bool(self._contents.call.outputs)
+
+    def refresh(self, draw: int, found: Outputs | None = None) -> None:
+        """Gives all copies the contents of a draw, whatever launches did to them.
+
+        `found` is what the next launch finds in its outputs, if it is not left to turns.
+        """
+        self._contents.write(self.values, draw, found or next(self._found))
         for i, before in self._before.items():
             before.copy_(self.values[i])
         self._draw = draw

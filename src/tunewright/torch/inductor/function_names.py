@@ -16,6 +16,12 @@ from tunewright.torch.inductor.adapter import hook
 _ROOTS = frozenset({"torch", "_operator", "operator", "math", "builtins"})
 """The packages whose functions a graph may name."""
 
+_BUILTINS = frozenset(
+    {"abs", "all", "any", "bool", "divmod", "float", "getattr", "int", "len", "list", "max", "min", "pow", "range",
+     "round", "slice", "sum", "tuple"}
+)  # fmt: skip
+"""Functions of Python itself that a graph may name: none of them runs code that is given as text."""
+
 
 @cache
 def _namespaces() -> tuple[ModuleType | type, ...]:
@@ -42,9 +48,9 @@ def name_of(function: Any) -> str:
 
 
 def find_function(path: str) -> Any:
-    """Returns a function of PyTorch or Python by its name; raises BackendError if there is none."""
+    """Returns a function of PyTorch or Python by its name; raises BackendError if there is none that may be named."""
     root, *names = path.split(".")
-    if root not in _ROOTS:
+    if root not in _ROOTS or (root == "builtins" and names[:1] not in ([name] for name in _BUILTINS)):
         raise BackendError(f"there is no {path} in PyTorch; use the release of torch that it was written with")
     value: Any = import_module(root)
     known = root
@@ -57,4 +63,6 @@ def find_function(path: str) -> Any:
                 value = import_module(known)
             except ImportError as error:
                 raise BackendError(f"there is no {path}; use the release of torch that it was written with") from error
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in _ROOTS:
+            raise BackendError(f"{path} is not a function of PyTorch, but of {value.__name__}; a graph may not name it")
     return value
