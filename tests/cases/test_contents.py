@@ -89,6 +89,20 @@ def test_a_maximum_and_a_sum_change_with_the_contents() -> None:
     assert all(total for _, total in differs)
 
 
+def one(x: tw.In("N")): ...
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "int8", "bool"])
+def test_contents_of_small_arrays_hardly_ever_recur(dtype) -> None:
+    """Otherwise a kernel that remembers results for whole inputs seems fast."""
+    arguments = Arguments(Parameter.of(one, []), Inputs((Array((64,), dtype),)).make())
+    seen = set()
+    for draw in range(1, 1001):
+        arguments.refresh(draw)
+        seen.add(arguments.pristine[0].tobytes())
+    assert len(seen) > 950
+
+
 def test_sets_share_their_constants_at_one_address() -> None:
     first = make()
     second = Arguments(PARAMETERS, Inputs(RECIPE.args, seed=1).make(), seed=1, constants=first)

@@ -1,5 +1,8 @@
 """Candidates that are compared are timed by the same clock, also slow ones; and what a trial costs is its own."""
 
+import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -112,3 +115,24 @@ def test_a_launch_that_waits_needs_the_wall_clock() -> None:
     check = Once(lambda: time.sleep(0.01))
     assert check._timed_run()[1] >= 0.01
     assert check.clock == "wall"
+
+
+def test_a_launch_that_waits_for_a_processor_only_is_timed_by_its_cpu_time() -> None:
+    spins = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        check = Once(compute_and_yield)
+        seconds = [check._timed_run()[1] for _ in range(3)]
+        assert max(seconds) > 0.04, "the machine was not busy"
+        assert check.clock == "thread"
+    finally:
+        for spin in spins:
+            spin.kill()
+            spin.wait()
+
+
+def compute_and_yield() -> None:
+    """Computes for 30 ms, and leaves its processor for a moment, as a thread does that asks another for the lock."""
+    time.sleep(1e-6)
+    end = time.thread_time() + 0.03
+    while time.thread_time() < end:
+        pass

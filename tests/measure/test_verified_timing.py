@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tunewright as tw
-from tunewright.measure.audit import MAX_AUDITS, AuditSchedule, audited_draws
+from tunewright.measure.audit import MAX_AUDITS, AuditedSampler, AuditSchedule, audited_draws
 from tunewright.model.trial import Kind
 
 N = 64
@@ -163,8 +163,8 @@ def test_what_patches_its_judge_is_found_out() -> None:
     assert "judged" in trial.outcome.reason
 
 
-def test_few_rounds_are_audited_the_same_for_all_and_in_others_each_has_its_own_contents() -> None:
-    schedule = AuditSchedule(0.0, audited_draws())
+def test_few_rounds_are_audited_on_contents_that_are_shared_if_the_reference_is_slow() -> None:
+    schedule = AuditSchedule(0.1, audited_draws())
     first, second = ([schedule.round(number) for number in range(200)] for _ in range(2))
     assert [audited for _, audited in first] == [audited for _, audited in second]
     assert all((one == other) is one[1] for one, other in zip(first, second, strict=True))
@@ -172,25 +172,84 @@ def test_few_rounds_are_audited_the_same_for_all_and_in_others_each_has_its_own_
     assert 1 <= sum(audited for _, audited in first) <= MAX_AUDITS
 
 
-@pytest.mark.parametrize("seconds", [0.0, pytest.param(0.02, marks=pytest.mark.slow)])
-def test_what_another_config_computed_is_of_no_use(seconds) -> None:
+def test_fast_references_are_asked_for_contents_that_no_other_candidate_has_seen() -> None:
+    schedule = AuditSchedule(1e-3, audited_draws())
+    draws = [schedule.round(number)[0] for number in [*range(100)] * 2] + [schedule.last, schedule.last]
+    assert len(set(draws)) == len(draws)
+
+
+class Recorder:
+    """A candidate that notes on which contents it runs."""
+
+    launches = 0
+
+    def __init__(self):
+        self.counted, self.audited = [], []
+
+    def sample(self, draw, *, audited):
+        (self.audited if audited else self.counted).append(draw)
+        return float(draw)
+
+    def check(self, draw, *, launches):
+        return None
+
+
+@pytest.mark.parametrize("is_audited", [True, False])
+def test_samples_on_contents_that_others_have_seen_do_not_count(is_audited) -> None:
+    schedule, recorder = AuditSchedule(0.1, audited_draws(), always_new=True), Recorder()
+    sampler = AuditedSampler(recorder, schedule, lambda: None, audited=is_audited)
+    shared = {draw for draw, audited in map(schedule.round, range(50)) if audited}
+    assert [sampler() for _ in range(50)] == recorder.counted
+    assert not shared & set(recorder.counted)
+    assert set(recorder.audited) <= shared
+    assert bool(recorder.audited) is is_audited
+
+
+@pytest.mark.parametrize("seconds", [1e-3, pytest.param(0.02, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reference_seconds", [0.0, 0.01])
+def test_what_another_config_computed_is_of_no_use(seconds, reference_seconds) -> None:
+    """A config that reuses results of another, and is slower by itself, is measured as slower."""
+    kept = {}
+    session = tw.Session(store="memory:", pool="serial", trials=4, min_expected_gain=0.0)
+
+    def reference(a):
+        time.sleep(reference_seconds)
+        return a * a
+
+    @tw.tune(tw.Space(tw.Knob("how", ["honest", "other"])), reference=reference, session=session)
+    def square(a: tw.In("N"), *, how="honest"):
+        if how == "other" and a.tobytes() in kept:
+            return kept[a.tobytes()]
+        # CPU time: what the clock of the race counts, on a busy machine too
+        ends = time.thread_time() + seconds * (1.3 if how == "other" else 1)
+        while time.thread_time() < ends:
+            pass
+        return kept.setdefault(a.tobytes(), a * a)
+
+    decision = square.tune(np.ones(256))
+    assert decision.config["how"] == "honest"
+    honest, other = sorted(session.store.trials(decision.key), key=lambda trial: trial.config["how"])
+    assert not other.works or other.seconds > 1.2 * honest.seconds
+
+
+def test_a_config_that_only_knows_what_another_computed_is_wrong() -> None:
     kept = {}
     session = tw.Session(store="memory:", pool="serial", trials=4, min_expected_gain=0.0)
 
     @tw.tune(tw.Space(tw.Knob("how", ["honest", "other"])), reference=np.square, session=session)
     def square(a: tw.In("N"), *, how="honest"):
-        if how == "other" and a.tobytes() in kept:
-            return kept[a.tobytes()]
-        ends = time.thread_time() + max(seconds, 1e-3)  # what the clock of the race counts, on a busy machine too
-        while time.thread_time() < ends:
-            pass
+        if how == "other":
+            return kept.get(a.tobytes(), a)
         return kept.setdefault(a.tobytes(), a * a)
 
-    assert square.tune(np.ones(256)).config["how"] == "honest"
+    decision = square.tune(np.arange(256.0))
+    trials = {trial.config["how"]: trial for trial in session.store.trials(decision.key)}
+    assert decision.config["how"] == "honest"
+    assert trials["other"].outcome.kind is Kind.WRONG
 
 
 def test_slow_references_are_not_asked_for_new_contents_in_trials() -> None:
     draws = audited_draws()
     assert AuditSchedule(10.0, draws).last == 0
     assert AuditSchedule(10.0, draws, always_new=True).last in draws
-    assert AuditSchedule(0.01, draws).last in draws
+    assert AuditSchedule(0.1, draws).last in draws

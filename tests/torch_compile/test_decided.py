@@ -81,30 +81,28 @@ class Product:
     sizes, operands, kinds = (2, 8, 8), ("float32[2,8]",), ["library", "template"]
 
 
-def test_a_product_that_was_not_decided_is_refused_in_a_mode_that_does_not_tune(monkeypatch) -> None:
-    selected = []
+@pytest.fixture
+def selected(monkeypatch):
+    """The functions that were to select products."""
+    found = []
 
     @contextmanager
     def select_gemms(select):
-        selected.append(select)
+        found.append(select)
         yield
 
     monkeypatch.setattr(decided.gemms, "select_gemms", select_gemms)
+    return found
+
+
+def test_a_product_that_was_not_decided_is_refused_in_a_mode_that_does_not_tune(selected) -> None:
     model = decided.DecidedModel(session=Session(store=MemoryStore(), mode="frozen"), chooses_gemms=True)
     with pytest.raises(NoDecision, match=r'matmul 2x8x8 .* mode frozen does not tune.*tune="now"'), model.applied():
         selected[0](Product())
     assert model.decisions == []
 
 
-def test_what_is_tuned_for_a_bundle_is_said_before_and_after(monkeypatch, caplog) -> None:
-    selected = []
-
-    @contextmanager
-    def select_gemms(select):
-        selected.append(select)
-        yield
-
-    monkeypatch.setattr(decided.gemms, "select_gemms", select_gemms)
+def test_what_is_tuned_for_a_bundle_is_said_before_and_after(selected, monkeypatch, caplog) -> None:
     model = decided.DecidedModel(session=Session(store=MemoryStore(), mode="tune"), chooses_gemms=True)
     monkeypatch.setattr(Session, "tune", lambda self, problem, *_, **__: Decision(problem.key, problem.default))
     monkeypatch.setattr(decided.GemmSelector, "_evaluator", lambda self, gemm: None)

@@ -16,8 +16,11 @@ CHANGED_ELEMENTS = (1, 32, 1, 4)
 """How many elements of each array a draw changes: few, so that it takes microseconds and leaves caches as they are, and
 often only one, so that a kernel which compares samples of its inputs with earlier ones does not see it."""
 
+FEW_VALUES_ELEMENTS = 8
+"""How many elements change at least if only arrays with few values do, as of bools: one would give few contents."""
+
 OUTLIER = 6.0
-"""One of the changed floats is about this large: beyond the others, so that a maximum changes, too."""
+"""One of the changed floats is up to twice as large: beyond the others, so that a maximum changes, too."""
 
 POOL = 4096
 """Values to choose new elements from."""
@@ -37,7 +40,8 @@ class Contents:
         self._places = [] if structured else [i for i, p in enumerate(parameters) if _may_change(p, arrays[i])]
         rng = np.random.default_rng(seed)
         self._pools = {i: random_values(rng, (POOL,), arrays[i].dtype) for i in self._places}
-        self._outliers = {i: _outliers(arrays[i].dtype) for i in self._places}
+        has_many_values = any(_has_many_values(arrays[i].dtype) for i in self._places)
+        self._min_count = 1 if has_many_values else FEW_VALUES_ELEMENTS
 
     def freeze(self) -> None:
         """Makes all draws alike."""
@@ -67,11 +71,11 @@ class Contents:
     def _new_elements(self, number: int) -> Iterator[tuple[int, NDArray[Any], NDArray[Any]]]:
         """Yields an array's place, places in the flat array, and new values for them like those of a recipe."""
         random = Random(self._seed << 32 ^ number)
-        count = random.choice(CHANGED_ELEMENTS)
+        count = max(random.choice(CHANGED_ELEMENTS), self._min_count)
         chosen = np.frombuffer(random.randbytes(8 * count * len(self._places)), np.uint32).reshape(-1, 2, count)
         for i, (where, which) in zip(self._places, chosen, strict=True):
             values = self._pools[i][which % POOL]
-            values[0] = self._outliers[i][which[0] % 2]
+            values[0] = _outlier(values.dtype, int(which[0]))
             yield i, where % self._arrays[i].size, values
 
 
@@ -93,8 +97,12 @@ def _may_change(parameter: Parameter, array: Any) -> bool:
     return is_number(array.dtype)
 
 
-def _outliers(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Returns two values beyond the usual ones, or the largest and the smallest of integers and bools."""
+def _has_many_values(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind not in "iub" and dtype.itemsize > 1
+
+
+def _outlier(dtype: np.dtype[Any], number: int) -> Any:
+    """Returns a value beyond the usual ones by a number of 32 bits; for integers and bools, one of the two extremes."""
     if dtype.kind in "iub":
-        return dtype.type(MAX_INTEGER), dtype.type(MIN_INTEGER if dtype.kind == "i" else 0)
-    return dtype.type(OUTLIER), dtype.type(-OUTLIER)
+        return MAX_INTEGER if number % 2 == 0 else MIN_INTEGER if dtype.kind == "i" else 0
+    return (1 - 2 * (number % 2)) * OUTLIER * (1 + number / (1 << 32))

@@ -28,6 +28,10 @@ MAX_ORACLE_SECONDS = 0.25
 """If expected results take longer than this, trials are checked on contents for which they are known."""
 
 
+OWN_ORACLE_SECONDS = 5e-3
+"""If expected results take no longer than this, no candidate is audited on contents that another has seen."""
+
+
 def new_draw() -> int:
     """Returns a draw that no one can foresee."""
     return 1 + SystemRandom().getrandbits(30)
@@ -41,10 +45,10 @@ def audited_draws() -> list[int]:
 class AuditSchedule:
     """The contents of each round, and whether results are compared in it; drawn at random as the rounds come.
 
-    In a round that is audited, all candidates of a race run on the same contents, so that expected results are computed
-    once; in others each has its own, so that none can use what another computed. Audits use some of the
-    `audited_draws`, each once. One of the first rounds is always audited. The last check uses new contents if they are
-    `always_new`, or expected results are cheap.
+    Each candidate has contents of its own, so that none can use what another computed. If expected results take long,
+    audits are made on a few contents that are `shared`, so that they are computed once: some of the `audited_draws`,
+    each once. One of the first rounds is always audited. The last check uses new contents if they are `always_new`, or
+    expected results are cheap.
     """
 
     def __init__(
@@ -56,7 +60,13 @@ class AuditSchedule:
         self._rounds: list[tuple[int, bool]] = []
         self._first_audit = self._random.randrange(FIRST_ROUNDS)
         self.is_cheap = always_new or oracle_seconds <= MAX_ORACLE_SECONDS
-        self.last = self._audited_draws.pop() if self.is_cheap else 0
+        self.shared = oracle_seconds > OWN_ORACLE_SECONDS
+        self._last = self._audited_draws.pop() if self.is_cheap else 0
+
+    @property
+    def last(self) -> int:
+        """The draw of a last check."""
+        return self._last if self.shared else new_draw()
 
     def round(self, number: int) -> tuple[int, bool]:
         """Returns the draw of a round, and whether results are compared in it; the first contents if not `verified`."""
@@ -67,7 +77,7 @@ class AuditSchedule:
             audited = is_due and bool(self._audited_draws)
             self._rounds.append((self._audited_draws.pop() if audited else 0, audited))
         draw, audited = self._rounds[number]
-        return draw or new_draw(), audited
+        return draw if audited and self.shared else new_draw(), audited
 
 
 class HurriedSchedule(AuditSchedule):
@@ -78,7 +88,8 @@ class HurriedSchedule(AuditSchedule):
 
     def __init__(self, oracle_seconds: float, launch_seconds: float, last: int, *, verified: bool = True) -> None:
         super().__init__(oracle_seconds, [last], verified=verified)
-        self.last, self.is_cheap = last, oracle_seconds <= CHEAP_ORACLE * launch_seconds
+        self._last, self.is_cheap = last, oracle_seconds <= CHEAP_ORACLE * launch_seconds
+        self.shared = not self.is_cheap
 
     def round(self, number: int) -> tuple[int, bool]:
         """Returns a new draw, and whether results are compared in it."""
@@ -101,7 +112,7 @@ class AuditedSampler:
         draw, is_due = self.schedule.round(self._round)
         audited, began = self._is_audited and is_due and self._can_afford(), time.perf_counter()
         self._round += 1
-        seconds = self._naming_launch(lambda: self.candidate.sample(draw, audited=audited))
+        seconds = self._naming_launch(lambda: self._sample(draw, audited=audited))
         elapsed = time.perf_counter() - began
         self._on_sample()
         if audited:
@@ -109,6 +120,14 @@ class AuditedSampler:
         else:
             self._sampling += elapsed
         return seconds
+
+    def _sample(self, draw: int, *, audited: bool) -> float:
+        """Samples on the contents of a draw; if others have seen them, what counts is a sample on new ones."""
+        if not self.schedule.verified or not self.schedule.shared:
+            return self.candidate.sample(draw, audited=audited)
+        if audited:
+            self.candidate.sample(draw, audited=True)
+        return self.candidate.sample(new_draw(), audited=False)
 
     def _can_afford(self) -> bool:
         """Whether there is time: always for the first audit, unless expected results take long."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from tunewright.cases.arguments import Arguments, Outputs
 from tunewright.cases.validation import VARIES, Content, PreparedCase, fingerprint
-from tunewright.measure.clock import needs_wall_clock, read_clocks
+from tunewright.measure.clock import start_usage
 from tunewright.measure.judge import Judge
 from tunewright.ports.backend import Launch
 
@@ -59,12 +59,11 @@ class CaseCheck:
 
     def _timed_run(self) -> tuple[dict[str, Any], float]:
         """Returns the results of a launch on the first contents, and its seconds; notes the clock that it needs."""
-        before, yields_before = read_clocks()
+        usage_since = start_usage()
         results = self.run(0, 0)
-        after, yields = read_clocks()
-        elapsed = {name: after[name] - before[name] for name in after}
-        self.clock = "wall" if needs_wall_clock(elapsed, yields - yields_before, 1) else "thread"
-        return results, elapsed["wall"]
+        usage = usage_since()
+        self.clock = "wall" if usage.needs_wall_clock(1) else "thread"
+        return results, usage.wall
 
     def run(self, place: int, draw: int, *, outputs: Outputs = Outputs.POISONED) -> dict[str, Any]:
         """Returns the results of a launch on a set with the contents of a draw."""

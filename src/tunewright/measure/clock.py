@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
 from math import ceil, inf, isfinite
@@ -61,8 +61,8 @@ class HostTimer:
         self.clock = "thread" if threads == 1 else "wall"
         self._call = call
         self._probing = threads == 1
-        self._totals: dict[str, float] = {}
-        self._launches = self._yields = self._waits_in_a_row = 0
+        self._total, self._launches = NO_USAGE, 0
+        self._waits_in_a_row = 0
 
     def __call__(self, count: int) -> float:
         if self._probing:
@@ -91,23 +91,21 @@ class HostTimer:
         uses more CPU time than this thread. Either must be seen twice, since once may be chance.
         """
         self.returned = None
-        start, yields_before = read_clocks()
+        usage_since = start_usage()
         for _ in range(count - 1):
             self._call()
         returned = self._call()
-        end, yields = read_clocks()
-        elapsed = {name: end[name] - start[name] for name in CLOCKS}
-        self._totals = {name: self._totals.get(name, 0.0) + seconds for name, seconds in elapsed.items()}
+        usage = usage_since()
         self.returned = returned if count == 1 else None
         self._launches += count
-        self._yields += yields - yields_before
-        totals, needs_wall = self._totals, needs_wall_clock(self._totals, self._yields, self._launches)
+        self._total = Usage(*(sum(pair) for pair in zip(self._total, usage, strict=True)))
+        needs_wall = self._total.needs_wall_clock(self._launches)
         self.clock = "wall" if needs_wall else "thread"
-        if totals["wall"] >= MIN_SAMPLE_SECONDS:
+        if self._total.wall >= MIN_SAMPLE_SECONDS:
             self._waits_in_a_row = self._waits_in_a_row + 1 if needs_wall else 0
             self._probing = self._waits_in_a_row == 1
-            self._totals, self._launches, self._yields = {}, 0, 0
-        return elapsed[self.clock]
+            self._total, self._launches = NO_USAGE, 0
+        return usage.wall if needs_wall else usage.thread
 
     def flush(self, *, whole: bool) -> None:
         """Streams other data through the caches: enough for a core's own, or for all levels if `whole`."""
@@ -115,15 +113,44 @@ class HostTimer:
         np.add(buffer, 1, out=buffer)
 
 
-def read_clocks() -> tuple[dict[str, float], int]:
-    """Returns the seconds of all clocks, and how often this thread has yielded its processor."""
-    return {name: now() * 1e-9 for name, now in CLOCKS.items()}, getrusage(RUSAGE_THREAD).ru_nvcsw
+class Usage(NamedTuple):
+    """Seconds of some launches by each clock and in the queue for a processor; how often they yielded theirs."""
+
+    thread: float
+    cpu: float
+    wall: float
+    queued: float
+    yields: float
+
+    def needs_wall_clock(self, launches: int) -> bool:
+        """Whether launches wait for something other than a processor, or use other threads."""
+        waits = self.yields >= max(1, launches // 2) and self.wall - self.queued > 1.1 * self.cpu + CLOCK_SLACK
+        return waits or self.cpu > 1.1 * self.thread + CLOCK_SLACK
 
 
-def needs_wall_clock(elapsed: Mapping[str, float], yields: int, launches: int) -> bool:
-    """Whether launches wait or use other threads, by what all clocks show of them."""
-    waits = yields >= max(1, launches // 2) and elapsed["wall"] > 1.1 * elapsed["cpu"] + CLOCK_SLACK
-    return waits or elapsed["cpu"] > 1.1 * elapsed["thread"] + CLOCK_SLACK
+NO_USAGE = Usage(0.0, 0.0, 0.0, 0.0, 0)
+
+
+def start_usage() -> Callable[[], Usage]:
+    """Returns a function that tells what has been used since now."""
+    queued, yields = _queued_seconds(), getrusage(RUSAGE_THREAD).ru_nvcsw
+    start = [now() for now in CLOCKS.values()]
+
+    def usage_since() -> Usage:
+        end = [now() for now in CLOCKS.values()]
+        thread, cpu, wall = ((last - first) * 1e-9 for first, last in zip(start, end, strict=True))
+        return Usage(thread, cpu, wall, _queued_seconds() - queued, getrusage(RUSAGE_THREAD).ru_nvcsw - yields)
+
+    return usage_since
+
+
+def _queued_seconds() -> float:
+    """Returns for how long this thread was ready to run while others ran; 0 if the system does not tell."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 @cache

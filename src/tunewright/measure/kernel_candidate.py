@@ -11,6 +11,7 @@ from tunewright.cases.arguments import Arguments, Outputs
 from tunewright.cases.validation import VARIES
 from tunewright.measure.case_check import CaseCheck, CaseSets
 from tunewright.measure.clock import (
+    MIN_SAMPLE_SECONDS,
     Calibration,
     Regime,
     Restore,
@@ -172,6 +173,14 @@ class _CaseRun(CaseCheck):
             self._restores.append(case.arguments.restorer())
         self.calibration = calibrate(self.timers[0], self._restores[0], self._timing.regime)
         self._remembers = self._is_faster_again(REMEMBERED_RATIO, REMEMBERED_SECONDS)
+        if self._remembers:  # how many launches make a sample depends on how long those take that compute
+            each = min(self._launch_on_new_contents() for _ in range(COMPARED_LAUNCHES))
+            self.calibration = Calibration(ceil(MIN_SAMPLE_SECONDS / each), 0, each)
+
+    def _launch_on_new_contents(self) -> float:
+        self.arguments(0).refresh(self._random.getrandbits(30))
+        self.launches += 1
+        return sample_burst(self.timers[0], self._restores[0], 1)
 
     def _is_faster_again(self, ratio: float, seconds: float) -> bool:
         """Whether launches on the same contents are faster than launches on new contents, each time."""
@@ -180,10 +189,9 @@ class _CaseRun(CaseCheck):
         timer, restore, again = self.timers[0], self._restores[0], 1 + self.calibration.burst // 8
         firsts, nexts = [], []
         for _ in range(COMPARED_LAUNCHES):
-            self.arguments(0).refresh(self._random.getrandbits(30))
-            firsts.append(sample_burst(timer, restore, 1))
+            firsts.append(self._launch_on_new_contents())
             nexts.append(sample_burst(timer, restore, again))
-            self.launches += 1 + again
+            self.launches += again
         return remembers(firsts, nexts, ratio, seconds)
 
     def clock_problem(self) -> str | None:

@@ -9,7 +9,7 @@ from math import prod
 from tunewright.backends.host import cpu
 from tunewright.errors import ScheduleError
 from tunewright.mlir.handles import Handle
-from tunewright.mlir.nest_plans import VECTOR_PATTERNS
+from tunewright.mlir.nest_plans import hoist_accumulators
 from tunewright.mlir.payload import LinalgOp, Payload
 from tunewright.mlir.plan import PlanContext, PlanPart, SchedulePlan, empty_part
 from tunewright.mlir.processor import FLOAT_BYTES, vector_lanes, vector_registers
@@ -206,9 +206,7 @@ def _finish(context: PlanContext, *, loops: ContractionLoops) -> None:
         s.vectorize(s.tile(copy, [1] * len(loops.right_index()))[0])
         s.vectorize(s.match("linalg.unpack", inside=inner)[0])
     s.vectorize(inner)
-    for patterns in VECTOR_PATTERNS:
-        s.cleanup("canonicalization", *patterns)
-        s.hoist()
+    hoist_accumulators(s)
     s.bufferize()
     s.sequentialize(int(context.handles["blocks"]))
     s.lower()

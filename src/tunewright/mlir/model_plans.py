@@ -9,7 +9,7 @@ from typing import Any
 
 from tunewright.mlir import compiler
 from tunewright.mlir.contraction_plans import ContractionLoops, pack_right, why_not_contraction
-from tunewright.mlir.nest_plans import VECTOR_PATTERNS
+from tunewright.mlir.nest_plans import hoist_accumulators
 from tunewright.mlir.payload import LinalgOp, Payload
 from tunewright.mlir.plan import PlanContext, PlanPart, SchedulePlan, empty_part
 from tunewright.mlir.processor import vector_lanes, vector_registers
@@ -112,9 +112,7 @@ def _tile_all(context: PlanContext, *, ops: tuple[LinalgOp, ...]) -> None:
     s.cleanup()
     s.cleanup("canonicalization", "linalg.fold_unit_extent_dims_via_slices")
     s.vectorize_all("linalg.generic")
-    for patterns in VECTOR_PATTERNS:
-        s.cleanup("canonicalization", *patterns)
-        s.hoist()
+    hoist_accumulators(s)
     if "packed" in context.parts:
         s.lower_relayouts()
     s.bufferize()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tunewright.mlir.handles import Handle
 from tunewright.mlir.plan import PlanContext
+from tunewright.mlir.schedule import Schedule
 
 VECTOR_PATTERNS = (
     ("vector.reduction_to_contract", "tensor.fold_tensor_subset_ops_into_vector_transfers"),
@@ -16,6 +17,13 @@ VECTOR_PATTERNS = (
     ),
 )
 """Patterns that reduce to a vector contraction without unit dimensions."""
+
+
+def hoist_accumulators(s: Schedule) -> None:
+    """Clean up vectors and hoist: before unit dimensions are dropped, too, or accumulators would not be recognized."""
+    for patterns in VECTOR_PATTERNS:
+        s.cleanup("canonicalization", *patterns)
+        s.hoist()
 
 
 def tile_blocks(context: PlanContext, kind: str) -> None:
@@ -78,10 +86,7 @@ def tile_registers(context: PlanContext, threads: int) -> None:
     if (packed or panels) and not ragged:
         s.vectorize(s.match("linalg.unpack", inside=outer)[0])
     s.vectorize(outer)
-    # Hoist before unit dimensions are dropped: afterwards accumulators are no longer recognized.
-    for patterns in VECTOR_PATTERNS:
-        s.cleanup("canonicalization", *patterns)
-        s.hoist()
+    hoist_accumulators(s)
     s.bufferize()
     blocks = int(context.handles["blocks"])
     parallel = (
