@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
 from math import ceil, inf, isfinite
+from pathlib import Path
 from resource import RUSAGE_THREAD, getrusage
 from time import perf_counter, perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any, NamedTuple
@@ -144,13 +145,19 @@ def start_usage() -> Callable[[], Usage]:
     return usage_since
 
 
+def read_schedstat(task: str) -> tuple[float, float] | None:
+    """Returns the CPU seconds of a task, and the seconds it waited for a processor; None if the system tells none."""
+    try:
+        cpu, delay, *_ = Path(f"/proc/{task}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(cpu) * 1e-9, int(delay) * 1e-9
+
+
 def _queued_seconds() -> float:
     """Returns for how long this thread was ready to run while others ran; 0 if the system does not tell."""
-    try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+    times = read_schedstat("thread-self")
+    return times[1] if times else 0.0
 
 
 @cache

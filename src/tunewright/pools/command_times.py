@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from tunewright.errors import SettingsError
+from tunewright.measure.clock import read_schedstat
 
 WALL, UNDELAYED = "wall", "undelayed"
 """Clocks of a process: all of its time; and its time less what it waited for a processor."""
@@ -65,15 +66,6 @@ class ProcessTimes(NamedTuple):
 def choose_clock(times: Sequence[ProcessTimes]) -> str:
     """Returns the clock by which all of these can be compared."""
     return UNDELAYED if times and all(each.is_single_task for each in times) else WALL
-
-
-def read_schedstat(task: str) -> tuple[float, float] | None:
-    """Returns the CPU seconds of a task, and the seconds it waited for a processor; None if the system tells none."""
-    try:
-        cpu, delay, *_ = Path(f"/proc/{task}/schedstat").read_text().split()
-    except (OSError, ValueError):
-        return None
-    return int(cpu) * 1e-9, int(delay) * 1e-9
 
 
 def split_command(typed: str) -> list[str]:
