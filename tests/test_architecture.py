@@ -95,7 +95,18 @@ def test_a_tuning_run_goes_from_top_to_bottom_as_drawn() -> None:
 
     rooms = crossed(lambda: tuned(np.ones(3)))
     once = "backends.cpu_info"  # the processor is described once in each process
-    values = (once, "model.", "spaces.", "cases.case", "settings", "report.", "lazy_logging", "ports.", *KEEPING)
+    values = (
+        once,
+        "model.",
+        "spaces.",
+        "cases.case",
+        "settings",
+        "report.",
+        "lazy_logging",
+        "cpu_usage",
+        "ports.",
+        *KEEPING,
+    )
     assert [room for room in rooms if not room.startswith(values)] == TUNING
 
 

@@ -19,7 +19,7 @@ TunewrightError
 └── WireError         a record has another schema number, or is damaged
 """
 
-from typing import Any
+from typing import Any, Self
 
 
 class TunewrightError(Exception):
@@ -64,6 +64,11 @@ class DeviceLost(TunewrightError):
     def __init__(self, message: str, config: Any = None, reason: str = "") -> None:
         super().__init__(message)
         self.config, self.reason = config, reason
+
+    def blaming(self, config: Any) -> Self:
+        """Blames a config, unless another is to blame."""
+        self.config = config if self.config is None else self.config
+        return self
 
 
 class Sealed(TunewrightError):

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import tunewright as tw
+from tunewright import cpu_usage
 from tunewright.cli.race import race, verdict
 from tunewright.cli.race_candidates import CommandCandidate, parse_config, shorten_names
 from tunewright.cli.tune import tune
@@ -112,6 +113,8 @@ def scripted(here, monkeypatch):
     monkeypatch.setattr(racing, "time", SimpleNamespace(monotonic=now, sleep=sleep))
     monkeypatch.setattr(clock, "perf_counter", now)
     monkeypatch.setattr(clock, "CLOCKS", dict.fromkeys(clock.CLOCKS, lambda: round(now() * 1e9)))
+    for name in ("perf_counter", "process_time", "thread_time"):
+        monkeypatch.setattr(cpu_usage, name, now)
 
 
 def run(*args):

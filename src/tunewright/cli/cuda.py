@@ -94,7 +94,7 @@ def _check_file(place: str, target: str, how: Options, options: Mapping[str, Any
     backend = Cuda(file, name, grid=lambda: grid, block=block, target=target)
     config = Config(emulation.parse_pairs("".join(options["typed"])))
     kernel = Kernel(name, _check_file, (), Settings.read().cache_path)
-    launch = backend.load(kernel, backend.build(kernel, config, Signature()))
+    launch = backend.load_emulated(kernel, backend.build(kernel, config, Signature()))
     done = launch.execute(words.parse_words(options["arguments"], options["seed"]), how)
     used = launch.build.resources
     said = {"target": backend.arch, "orders": [how.order], "config": config, "resources": used,

@@ -1,4 +1,4 @@
-"""The CUDA C++ backend: knobs become macros, template arguments and flags; without a card, calls are emulated."""
+"""The CUDA C++ backend: knobs become macros, template arguments and flags; without a GPU, calls are emulated."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from tunewright.backends.c_source import (
 )
 from tunewright.backends.gpu_targets import find_target
 from tunewright.backends.host import digest, function_digest
-from tunewright.cuda.launch import EmulatedLaunch
-from tunewright.cuda.nvcc import BuildRequest, CudaBuild, Nvcc, compile_kernel, find_nvcc
+from tunewright.cuda.card import CardLaunch, CardTimer
+from tunewright.cuda.driver import CudaCard, find_card, require_card
+from tunewright.cuda.launch import CudaLaunch, EmulatedLaunch
+from tunewright.cuda.nvcc import BuildRequest, CudaBuild, Nvcc, find_nvcc
+from tunewright.cuda.nvrtc import Nvrtc, find_nvrtc, require_nvrtc
 from tunewright.cuda.resources import LaunchShape, Shape, check_resources, check_shape
 from tunewright.errors import BackendError, SettingsError, SpaceError
 from tunewright.model.device import Device
@@ -37,6 +40,13 @@ from tunewright.stores.scratch import scratch_folder
 Sizes = Callable[..., int | Sequence[int]]
 """A function that takes named sizes and knobs by name, and returns one to three sizes."""
 
+DEFAULT_TARGET = "sm_80"
+UNTIMED = (
+    "CUDA kernels are executed in the emulator here, which has no times to choose by; "
+    "see which configs are right with `tunewright cuda check`, and set one with default= or at a call"
+)
+"""Why no search can be made without a GPU."""
+
 _LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)")
 
 
@@ -46,10 +56,11 @@ class CudaOptions(TypedDict, total=False):
     - `template`: the template arguments of the kernel, in order: names of knobs, or C++ text such as "float". Knobs
       that are named here are no macros.
     - `shared`: bytes of shared memory that a launch adds, a number or a function of sizes and knobs.
-    - `flags`: of nvcc, as in "-O3 --use_fast_math".
+    - `flags`: of the compiler, as in "-O3 --use_fast_math".
     - `include`: folders of headers, relative to the source.
     - `sizes`: "arguments" (the kernel takes sizes as it declares) or "macros" (named sizes are macros too).
-    - `nvcc`: the compiler; by default the first on the path.
+    - `compiler`: a path of nvcc, or "nvrtc"; by default the first nvcc on the path, or else NVRTC if it is installed.
+    - `device`: "gpu" or "emulator" runs calls there; by default on the GPU, if there is one that runs the target.
     """
 
     template: Sequence[str]
@@ -57,7 +68,8 @@ class CudaOptions(TypedDict, total=False):
     flags: str
     include: Sequence[str | os.PathLike[str]]
     sizes: str
-    nvcc: str | None
+    compiler: str | None
+    device: str
 
 
 class CudaArtifact(msgspec.Struct, frozen=True):
@@ -68,21 +80,16 @@ class CudaArtifact(msgspec.Struct, frozen=True):
 
 
 class Cuda(SourceFileBackend):
-    """A kernel in CUDA C++, compiled by nvcc for `target`, with one argument per Python parameter.
+    """A kernel in CUDA C++, compiled for `target`, with one argument per Python parameter.
 
     Each knob is a macro (`-DTILE=32`), or a template argument if `template` names it; a knob whose values begin with a
     dash is a flag. `grid` and `block` give blocks and threads along each axis: functions of named sizes and knobs, or
     for `block` also names of knobs and numbers. A kernel with more arguments than the function has gets the named sizes
-    after them. Calls are executed in the emulator; nothing is timed. `CudaOptions` lists the other options.
+    after them. The target is that of the GPU, or sm_80. Without a GPU that runs it, calls are executed in the emulator,
+    and nothing is timed. `CudaOptions` lists the other options.
 
     Example: `Cuda("transpose.cu", grid=lambda M, N, TILE: (-(-N // TILE), -(-M // TILE)), block=("TILE", "ROWS"))`
     """
-
-    untimed = (
-        "CUDA kernels are executed in the emulator here, which has no times to choose by; "
-        "see which configs are right with `tunewright cuda check`, and set one with default= or at a call"
-    )
-    """Why no search can be made."""
 
     def __init__(
         self,
@@ -91,7 +98,7 @@ class Cuda(SourceFileBackend):
         *,
         grid: Sizes,
         block: Sizes | Sequence[str | int],
-        target: str = "sm_80",
+        target: str | None = None,
         **options: Unpack[CudaOptions],
     ) -> None:
         if unknown := sorted(set(options) - CudaOptions.__optional_keys__):
@@ -99,11 +106,35 @@ class Cuda(SourceFileBackend):
             raise BackendError(f"Cuda has no option {unknown[0]!r}; options: {known}")
         if options.get("sizes", "arguments") not in ("arguments", "macros"):
             raise BackendError(f'sizes= must be "arguments" or "macros", not {options["sizes"]!r}')
+        if options.get("device", "") not in ("", "gpu", "emulator"):
+            raise BackendError(f'device= must be "gpu" or "emulator", not {options["device"]!r}')
         super().__init__(source)
         self._function, self._grid, self._block, self._options = function, grid, block, options
         self._flags = shlex.split(options.get("flags", ""))
         self._template = tuple(options.get("template", ()))
-        self.compile_for(target)
+        self.compile_for(target or self._find_target())
+
+    def _find_target(self) -> str:
+        card = None if self._options.get("device") == "emulator" else find_card()
+        return card.arch if card else DEFAULT_TARGET
+
+    @property
+    def card(self) -> CudaCard | None:
+        """The GPU that runs calls; None if they are emulated. Raises PluginError if `device` needs one."""
+        device = self._options.get("device")
+        if device == "emulator":
+            return None
+        card = require_card() if device == "gpu" else find_card()
+        if card is None or card.runs(self.arch):
+            return card
+        if device == "gpu":
+            raise BackendError(f"the GPU is of {card.arch} and does not run {self.arch}; leave target= out")
+        return None
+
+    @property
+    def untimed(self) -> str:
+        """Why no search can be made; empty if a GPU runs the calls."""
+        return "" if self.card else UNTIMED
 
     def compile_for(self, target: str) -> None:
         """Sets the target: `sm_80`, or `sm_90a` for what only that architecture has."""
@@ -113,9 +144,17 @@ class Cuda(SourceFileBackend):
         self.arch = self.target.name + ("a" if target.strip().lower().endswith("a") else "")
 
     @property
-    def nvcc(self) -> Nvcc:
+    def compiler(self) -> Nvcc | Nvrtc:
         """The compiler."""
-        return find_nvcc(self._options.get("nvcc"))
+        named = self._options.get("compiler")
+        if named == "nvrtc":
+            return require_nvrtc()
+        try:
+            return find_nvcc(named)
+        except BackendError:
+            if named is None and (found := find_nvrtc()) is not None:
+                return found
+            raise
 
     def signature(self, kernel: Kernel) -> CallSignature:
         """Returns how calls are distinguished."""
@@ -126,7 +165,8 @@ class Cuda(SourceFileBackend):
         files = self._files()
         prototype = parse_prototype(_LAUNCH_BOUNDS.sub(" ", files[self.path.name]), self._function or kernel.name)
         check_arrays(kernel.parameters, signature, prototype, self.path.name)
-        device = Device(kind="cuda", model=f"emulated {self.arch}", architecture=self.arch)
+        model = self.card.name if self.card else f"emulated {self.arch}"
+        device = Device(kind="cuda", model=model, architecture=self.arch)
         return Key(kernel.name, self._source_digest(files, kernel), signature, device, self._toolchain(), mode)
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> CudaArtifact:
@@ -140,7 +180,7 @@ class Cuda(SourceFileBackend):
             options += [f"-D{name}={size}" for name, size in signature.dims.items()]
         texts = [f"{name}\n{text}" for name, text in sorted(files.items())]
         function = self._function or kernel.name
-        content = [*options, *texts, self.nvcc.version, self.arch, function, *template]
+        content = [*options, *texts, self.compiler.name, self.compiler.version, self.arch, function, *template]
         name = f"{digest(*content)}.cuda"
         if (path := artifacts.find_artifact(kernel, name)) is None:
             if kernel.artifacts is not None:
@@ -151,7 +191,7 @@ class Cuda(SourceFileBackend):
                 name, kernel.name, self._source_digest(files, kernel), config, signature, self._toolchain()
             )
             with scratch_folder(kernel.cache) as scratch:
-                built = compile_kernel(self.nvcc, request, scratch)
+                built = self.compiler.compile(request, scratch)
             if self._files() != files:
                 raise BackendError(f"{self.path.name} changed while it was being built; call again")
             path = artifacts.save_artifact(kernel.cache, msgspec.msgpack.encode(built), label)
@@ -163,16 +203,26 @@ class Cuda(SourceFileBackend):
         """Returns the compiled kernel that is kept in a file."""
         return _decode(artifacts.read_artifact(path)[0])
 
-    def load(self, kernel: Kernel, artifact: CudaArtifact) -> EmulatedLaunch:
-        """Returns a launch in the emulator; it takes numpy arrays and numbers."""
-        build = artifacts.load_artifact(
+    def load(self, kernel: Kernel, artifact: CudaArtifact) -> CudaLaunch:
+        """Returns a launch on the GPU, or in the emulator if there is none; it takes numpy arrays and numbers."""
+        if (card := self.card) is None:
+            return self.load_emulated(kernel, artifact)
+        return CardLaunch(self._load(kernel, artifact), artifact.shape, kernel.parameters, card)
+
+    def load_emulated(self, kernel: Kernel, artifact: CudaArtifact) -> EmulatedLaunch:
+        """Returns a launch in the emulator."""
+        return EmulatedLaunch(self._load(kernel, artifact), artifact.shape, kernel.parameters)
+
+    def _load(self, kernel: Kernel, artifact: CudaArtifact) -> CudaBuild:
+        return artifacts.load_artifact(
             artifact.path, _decode, lambda label: self.build(kernel, label.config, label.signature).path
         )
-        return EmulatedLaunch(build, artifact.shape, kernel.parameters)
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> Timer:
-        """Raises BackendError: an emulator's time says nothing about a GPU."""
-        raise BackendError(self.untimed)
+        """Returns a timer by the events of the GPU; raises BackendError for the emulator, whose time says nothing."""
+        if not isinstance(launch, CardLaunch):
+            raise BackendError(UNTIMED)
+        return CardTimer(launch, args)
 
     def shape(self, config: Mapping[str, Any], dims: Mapping[str, int]) -> LaunchShape:
         """Returns grid, block and added shared memory for a config and sizes."""
@@ -206,8 +256,10 @@ class Cuda(SourceFileBackend):
         return digest(*texts, self._function or kernel.name, *launch, repr(self._template), sizes)
 
     def _toolchain(self) -> dict[str, str]:
-        flags = {"nvcc flags": " ".join(self._flags)} if self._flags else {}
-        return {"nvcc": self.nvcc.version, **flags}
+        compiler = self.compiler
+        flags = {f"{compiler.name} flags": " ".join(self._flags)} if self._flags else {}
+        driver = {"cuda driver": self.card.driver_version} if self.card else {}
+        return {compiler.name: compiler.version, **flags, **driver}
 
 
 def _decode(content: bytes) -> CudaBuild:

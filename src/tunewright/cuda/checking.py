@@ -86,7 +86,7 @@ class _Check:
         except BackendError as error:
             found.outcome, found.reason = CheckOutcome.BROKEN, str(error)
             return found
-        launch = self._backend.load(kernel, artifact)
+        launch = self._backend.load_emulated(kernel, artifact)
         found.resources = launch.build.resources
         found.occupancy = found.resources.occupancy(target, artifact.shape)
         try:

@@ -1,4 +1,4 @@
-"""Launches compiled kernels in the emulator: numpy arrays in, results or faults out, and never a time."""
+"""Launches compiled kernels: what they take, and the emulator, which returns results or faults and never a time."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def describe_faults(faults: Sequence[PtxFault]) -> str:
     return f"{faults[0]}{more}"
 
 
-class EmulatedLaunch:
-    """A kernel that takes numpy arrays and numbers, executed on the CPU."""
+class CudaLaunch:
+    """A compiled kernel that takes numpy arrays and numbers."""
 
     def __init__(self, build: CudaBuild, shape: LaunchShape, parameters: Sequence[Parameter]) -> None:
         self.build, self.shape, self._parameters = build, shape, parameters
@@ -43,6 +43,38 @@ class EmulatedLaunch:
         from tunewright.emulator.ptx_text import parse_module  # noqa: PLC0415 - an extension of its own
 
         return parse_module(self.build.ptx)
+
+    @property
+    def taken(self) -> Sequence[Any]:
+        """The parameters of the compiled kernel."""
+        return self._module.kernel(self.build.entry).parameters  # type: ignore[no-any-return]
+
+    def arguments(self, args: Sequence[Any]) -> list[Any]:
+        """Returns what the kernel takes: the arguments, and the named sizes after them if it takes more."""
+        taken, places = self.taken, dim_places(self._parameters)
+        if len(taken) == len(args):
+            places = []
+        elif len(taken) != len(args) + len(places):
+            raise SignatureError(
+                f"the kernel takes {len(taken)} arguments, but the function has {len(args)}, "
+                f"and {len(places)} named sizes; declare the missing ones"
+            )
+        for parameter, value, own in zip(self._parameters, args, taken, strict=False):
+            if not isinstance(value, np.ndarray | bool | int | float | np.generic):
+                kind = type(value).__name__
+                raise SignatureError(f"a CUDA kernel takes numpy arrays and numbers; {parameter.name} is {kind}")
+            if isinstance(value, float | np.floating) and own.type[0] in "us":
+                raise SignatureError(f"{parameter.name} is a float, but the kernel takes an integer; pass an int")
+        return [*args, *(int(args[number].shape[axis]) for number, axis in places)]
+
+    def is_written(self, number: int) -> bool:
+        """Whether an argument may be written, as it is declared."""
+        role = self._parameters[number].role
+        return role is None or role.writes
+
+
+class EmulatedLaunch(CudaLaunch):
+    """A kernel that is executed on the CPU."""
 
     def __call__(self, *args: Any) -> None:
         """Executes all blocks, and leaves the results in the arrays; raises EmulatedFault if anything is wrong."""
@@ -59,7 +91,7 @@ class EmulatedLaunch:
         from tunewright.emulator.launch import EVERYTHING  # noqa: PLC0415
 
         launch = GridLaunch(self.shape.grid, self.shape.block, self.shape.shared)
-        return emulate(self._module, launch, self._arguments(args), options or EVERYTHING, self.build.entry)
+        return emulate(self._module, launch, self.arguments(args), options or EVERYTHING, self.build.entry)
 
     def find_misuse(self, done: Emulation) -> str | None:
         """Returns which array the kernel wrote though it is declared as In; None if there is none."""
@@ -70,24 +102,6 @@ class EmulatedLaunch:
 
     def store(self, done: Emulation, args: Sequence[Any]) -> None:
         """Copies what the kernel wrote to the arrays."""
-        for parameter, arg, left in zip(self._parameters, args, done.arrays, strict=False):
-            if left is not None and (parameter.role is None or parameter.role.writes):
-                arg[...] = left
-
-    def _arguments(self, args: Sequence[Any]) -> list[Any]:
-        """Returns what the kernel takes: the arguments, and the named sizes after them if it takes more."""
-        taken, places = self._module.kernel(self.build.entry).parameters, dim_places(self._parameters)
-        if len(taken) == len(args):
-            places = []
-        elif len(taken) != len(args) + len(places):
-            raise SignatureError(
-                f"the kernel takes {len(taken)} arguments, but the function has {len(args)}, "
-                f"and {len(places)} named sizes; declare the missing ones"
-            )
-        for parameter, value, own in zip(self._parameters, args, taken, strict=False):
-            if not isinstance(value, np.ndarray | bool | int | float | np.generic):
-                kind = type(value).__name__
-                raise SignatureError(f"a CUDA kernel takes numpy arrays and numbers; {parameter.name} is {kind}")
-            if isinstance(value, float | np.floating) and own.type[0] in "us":
-                raise SignatureError(f"{parameter.name} is a float, but the kernel takes an integer; pass an int")
-        return [*args, *(int(args[number].shape[axis]) for number, axis in places)]
+        for number, left in enumerate(done.arrays[: len(args)]):
+            if left is not None and self.is_written(number):
+                args[number][...] = left

@@ -18,7 +18,8 @@ from tunewright.cuda.resources import DoesNotFit, KernelResources, parse_resourc
 from tunewright.errors import BackendError
 
 _ERROR = re.compile(
-    r"^(?P<file>[^\s():]+)(?:\((?P<line>\d+)\)|:(?P<also>\d+)(?::\d+)?):\s*(?:fatal )?error:?\s*(?P<text>.*)"
+    r"^(?P<file>[^\s():]+)(?:\((?P<line>\d+)\)|:(?P<also>\d+)(?::\d+)?):"
+    r"\s*(?:fatal |catastrophic )?error:?\s*(?P<text>.*)"
 )
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _TOO_MUCH_SHARED = re.compile(r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)")
@@ -33,6 +34,11 @@ class Nvcc(msgspec.Struct, frozen=True):
 
     path: str
     version: str
+    name: str = "nvcc"
+
+    def compile(self, request: BuildRequest, scratch: Path) -> CudaBuild:
+        """Compiles a kernel in a folder that is removed later."""
+        return compile_kernel(self, request, scratch)
 
 
 class CudaBuild(msgspec.Struct, frozen=True):
@@ -68,7 +74,7 @@ def find_nvcc(named: str | None = None) -> Nvcc:
     if path is None:
         raise BackendError(
             f"no {named or 'nvcc'} found; install the CUDA toolkit (nvcc and ptxas) and put its bin folder on PATH, "
-            "or give nvcc="
+            "pip install 'tunewright[nvrtc]', or give compiler="
         )
     return Nvcc(path, (run([path, "--version"])[0].strip().splitlines() or [path])[-1].removeprefix("Build "))
 

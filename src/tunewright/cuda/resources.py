@@ -18,7 +18,10 @@ MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 
 Shape = tuple[int, int, int]
 
-_PROPERTIES = r"Function properties for {}\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+_PROPERTIES = (
+    r"Function properties for {}\s+(?:ptxas\s+\.\s+)?"
+    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+)
 _BOUNDS = re.compile(r"\.(maxntid|reqntid)\s+([\d,\s]+)")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tunewright.cases.arguments import Arguments, Outputs
 from tunewright.cases.validation import VARIES, Content, PreparedCase, fingerprint
-from tunewright.measure.clock import start_usage
+from tunewright.cpu_usage import start_usage
 from tunewright.measure.judge import Judge
 from tunewright.ports.backend import Launch
 

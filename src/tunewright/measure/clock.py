@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
 from math import ceil, inf, isfinite
-from pathlib import Path
-from resource import RUSAGE_THREAD, getrusage
 from time import perf_counter, perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tunewright.cpu_usage import Usage, start_usage
 from tunewright.ports.backend import Timer
 from tunewright.ports.candidate import HasClock
 
@@ -27,8 +26,6 @@ SELF_WARMING_SECONDS = 1e-2
 
 MAX_LAUNCHES = 1 << 20
 MAX_SINGLE_LAUNCHES = 4
-CLOCK_SLACK = 5e-5
-"""Seconds by which clocks may differ by chance."""
 
 CORE_CACHE_BYTES, ALL_CACHES_BYTES = 4 << 20, 64 << 20
 """Bytes to stream through the caches to evict what a core has of its own; what it has of all levels."""
@@ -62,7 +59,7 @@ class HostTimer:
         self.clock = "thread" if threads == 1 else "wall"
         self._call = call
         self._probing = threads == 1
-        self._total, self._launches = NO_USAGE, 0
+        self._total, self._launches = Usage(), 0
         self._waits_in_a_row = 0
 
     def __call__(self, count: int) -> float:
@@ -99,65 +96,19 @@ class HostTimer:
         usage = usage_since()
         self.returned = returned if count == 1 else None
         self._launches += count
-        self._total = Usage(*(sum(pair) for pair in zip(self._total, usage, strict=True)))
+        self._total = self._total.plus(usage)
         needs_wall = self._total.needs_wall_clock(self._launches)
         self.clock = "wall" if needs_wall else "thread"
         if self._total.wall >= MIN_SAMPLE_SECONDS:
             self._waits_in_a_row = self._waits_in_a_row + 1 if needs_wall else 0
             self._probing = self._waits_in_a_row == 1
-            self._total, self._launches = NO_USAGE, 0
+            self._total, self._launches = Usage(), 0
         return usage.wall if needs_wall else usage.thread
 
     def flush(self, *, whole: bool) -> None:
         """Streams other data through the caches: enough for a core's own, or for all levels if `whole`."""
         buffer = _buffer()[: (ALL_CACHES_BYTES if whole else CORE_CACHE_BYTES) // 8]
         np.add(buffer, 1, out=buffer)
-
-
-class Usage(NamedTuple):
-    """Seconds of some launches by each clock and in the queue for a processor; how often they yielded theirs."""
-
-    thread: float
-    cpu: float
-    wall: float
-    queued: float
-    yields: float
-
-    def needs_wall_clock(self, launches: int) -> bool:
-        """Whether launches wait for something other than a processor, or use other threads."""
-        waits = self.yields >= max(1, launches // 2) and self.wall - self.queued > 1.1 * self.cpu + CLOCK_SLACK
-        return waits or self.cpu > 1.1 * self.thread + CLOCK_SLACK
-
-
-NO_USAGE = Usage(0.0, 0.0, 0.0, 0.0, 0)
-
-
-def start_usage() -> Callable[[], Usage]:
-    """Returns a function that tells what has been used since now."""
-    queued, yields = _queued_seconds(), getrusage(RUSAGE_THREAD).ru_nvcsw
-    start = [now() for now in CLOCKS.values()]
-
-    def usage_since() -> Usage:
-        end = [now() for now in CLOCKS.values()]
-        thread, cpu, wall = ((last - first) * 1e-9 for first, last in zip(start, end, strict=True))
-        return Usage(thread, cpu, wall, _queued_seconds() - queued, getrusage(RUSAGE_THREAD).ru_nvcsw - yields)
-
-    return usage_since
-
-
-def read_schedstat(task: str) -> tuple[float, float] | None:
-    """Returns the CPU seconds of a task, and the seconds it waited for a processor; None if the system tells none."""
-    try:
-        cpu, delay, *_ = Path(f"/proc/{task}/schedstat").read_text().split()
-    except (OSError, ValueError):
-        return None
-    return int(cpu) * 1e-9, int(delay) * 1e-9
-
-
-def _queued_seconds() -> float:
-    """Returns for how long this thread was ready to run while others ran; 0 if the system does not tell."""
-    times = read_schedstat("thread-self")
-    return times[1] if times else 0.0
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tunewright.errors import TunewrightError
+from tunewright.errors import DeviceLost, TunewrightError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure import race
 from tunewright.measure.audit import AuditedSampler, AuditSchedule, HurriedSchedule, audited_draws, new_draw
@@ -135,7 +135,7 @@ class Evaluator:
                 else:
                     outcome = self._time(candidate, incumbent)
         except Exception as error:  # noqa: BLE001 - whatever a config breaks is data about the config
-            outcome = failure_of(error, stage)
+            outcome = failure_of(error, stage, request.config)
         ended = time.perf_counter()
         build_seconds, run_seconds = (built or ended) - started, ended - (built or ended) - waited
         metrics = {} if self._compiles_late is None else {"compiles_late": float(self._compiles_late)}
@@ -257,7 +257,8 @@ class Evaluator:
                 candidate.sample(0, audited=False)
                 incumbent.candidate = candidate
             except Exception as error:  # noqa: BLE001 - a failure of the incumbent, not of the candidate
-                log.info("%s: the incumbent %s fails in this process: %s", self.workload.name, incumbent.config, error)
+                failure = failure_of(error, Stage.LOAD, incumbent.config)
+                log.info("%s: the incumbent %s fails here: %s", self.workload.name, incumbent.config, failure.reason)
         return incumbent.candidate
 
     def race(self, configs: Sequence[Config], options: race.RaceOptions, protected: Sequence[int] = ()) -> race.Race:
@@ -359,7 +360,7 @@ class _Finalists:
 
     def drop(self, number: int, error: Exception, stage: Stage) -> None:
         """Takes a config out of the race."""
-        self.failures[number] = failure_of(error, stage)
+        self.failures[number] = failure_of(error, stage, self._configs[number])
         self.ready.pop(number, None)
 
 
@@ -367,8 +368,10 @@ def _was_launched_once(candidate: Candidate) -> bool:
     return bool(getattr(candidate, "was_launched_once", False))
 
 
-def failure_of(error: Exception, stage: Stage) -> Failure:
-    """Returns the failure that an error of a config is."""
+def failure_of(error: Exception, stage: Stage, config: Config) -> Failure:
+    """Returns the failure that an error of a config is; raises DeviceLost if no other config can be tried either."""
+    if isinstance(error, DeviceLost):
+        raise error.blaming(config)
     reason = str(error) if isinstance(error, TunewrightError) else f"{type(error).__name__}: {error}".strip()
     if isinstance(error, WrongResult):
         return Failure(stage, Kind.WRONG, reason)

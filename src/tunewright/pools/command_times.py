@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from tunewright.cpu_usage import read_schedstat
 from tunewright.errors import SettingsError
-from tunewright.measure.clock import read_schedstat
 
 WALL, UNDELAYED = "wall", "undelayed"
 """Clocks of a process: all of its time; and its time less what it waited for a processor."""

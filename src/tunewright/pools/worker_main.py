@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from tunewright.cases.inputs import Inputs
-from tunewright.errors import BackendError, TunewrightError
+from tunewright.errors import BackendError, DeviceLost, TunewrightError
 from tunewright.measure.evaluator import Evaluator, Limits
 from tunewright.measure.kernel_workload import KernelWorkload
 from tunewright.measure.race import Race, RaceOptions
@@ -134,7 +135,10 @@ class ParentLink:
 def serve(
     link: ParentLink, make_evaluator: Callable[[], Evaluator], limits: Limits, *, build_only: bool = False
 ) -> None:
-    """Answers requests with trials, or with the names of built artifacts, until the parent hangs up."""
+    """Answers requests with trials, or with the names of built artifacts, until the parent hangs up.
+
+    It ends if the device is lost: whose turn it was is known to the parent.
+    """
     try:
         evaluator = make_evaluator()
         if not build_only:
@@ -158,10 +162,22 @@ def serve(
                 )
             elif task.race is not None:
                 message = WorkerMessage(race=evaluator.race(task.race.configs, task.race.options, task.race.protected))
+        except DeviceLost as lost:
+            if lost.config is not None:
+                _end_process(lost.reason)
+            link.send(WorkerMessage(broken=str(lost)))
+            return
         except TunewrightError as error:
             link.send(WorkerMessage(broken=str(error)))
             return
         link.send(message)
+
+
+def _end_process(reason: str) -> NoReturn:
+    """Ends this process with a reason, and without the device's own clean-up, which may fail or hang."""
+    sys.stderr.write(reason)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 class _Heartbeat:

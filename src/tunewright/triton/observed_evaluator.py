@@ -102,7 +102,7 @@ class ObservedEvaluator(Evaluator):
         if late_error is None or not trial.works:
             return trial
         self.workload.error = late_error
-        return msgspec.structs.replace(trial, outcome=failure_of(late_error, Stage.TIME))
+        return msgspec.structs.replace(trial, outcome=failure_of(late_error, Stage.TIME, trial.config))
 
     def _time(self, candidate: Candidate, incumbent: Any) -> Timing:
         if not isinstance(candidate, BenchmarkedCandidate):

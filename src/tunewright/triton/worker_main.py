@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
 
 from tunewright.backends import gpu_state
-from tunewright.errors import BackendError, DeviceLost
+from tunewright.errors import BackendError
 from tunewright.measure.evaluator import Evaluator, StageListener
-from tunewright.measure.race import Race, RaceOptions
 from tunewright.model.trial import Stage, Trial, TrialRequest
 from tunewright.pools.fork_server import serve_forks
 from tunewright.pools.judging import GridQuestion
 from tunewright.pools.kernel_loader import load_target
 from tunewright.pools.worker_main import ParentLink, WorkerMessage, serve
 from tunewright.pools.worker_process import Channel
-from tunewright.spaces.config import Config
 from tunewright.stores import serialization
 from tunewright.triton import adapter
 from tunewright.triton.configs import ConfigSpace, space_from_configs, triton_config
@@ -53,7 +51,7 @@ RANDOM_CHUNK = 1 << 24
 
 
 class WorkerEvaluator(ObservedEvaluator):
-    """Evaluates configs in a worker, which ends if the device is lost: whose turn it was is known to the parent."""
+    """Evaluates configs in a worker."""
 
     def prepare(self) -> None:
         """Does nothing: the first trial does it, and a config that fails meanwhile is known to the parent."""
@@ -61,30 +59,7 @@ class WorkerEvaluator(ObservedEvaluator):
     def __call__(self, request: TrialRequest, on_stage: StageListener = lambda stage: None) -> Trial:
         """Evaluates one config."""
         on_stage(Stage.LOAD)  # what is prepared takes the time of a run
-        with _ending_with_device():
-            return super().__call__(request, on_stage)
-
-    def race(self, configs: Sequence[Config], options: RaceOptions, protected: Sequence[int] = ()) -> Race:
-        """Races configs."""
-        with _ending_with_device():
-            return super().race(configs, options, protected)
-
-
-@contextmanager
-def _ending_with_device() -> Iterator[None]:
-    try:
-        yield
-    except DeviceLost as lost:
-        if lost.config is None:
-            raise
-        _end(lost.reason)
-
-
-def _end(reason: str) -> NoReturn:
-    """Ends this process with a reason, and without the device's own clean-up, which may fail or hang."""
-    sys.stderr.write(reason)
-    sys.stderr.flush()
-    os._exit(1)
+        return super().__call__(request, on_stage)
 
 
 class _CallersGrid:
