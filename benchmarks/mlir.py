@@ -15,6 +15,8 @@ on one thread over that on two, which needs an idle machine to mean anything: `l
 this one. `--peers DIR` also tunes with TVM (MetaSchedule, 64 trials) and compiles with IREE, in environments that are
 made under DIR; that takes some minutes more. `tuning_time_vs_tvm` is TVM's tuning time over ours until a trial was as
 fast as what TVM ended with; over our whole search it is `whole_search_vs_tvm`.
+
+It takes about 15 minutes. Each shape is printed to stderr as it ends.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ OTHERS = {"504x64x256": (504, 64, 256), "1000x333x777": (1000, 333, 777), "1x409
 GOALS = (
     Goal("vs_openblas_512", ">=", 1.05),
     Goal("vs_openblas_1024", ">=", 1.05),
-    Goal("of_peak_1024", ">=", 0.88),
-    Goal("threads_speedup", ">=", 1.8),
+    Goal("of_peak_1024", ">=", 0.85),
+    Goal("threads_speedup", ">=", 1.85),
     Goal("worst_other_shape", ">=", 0.8),
     Goal("shipped", "<=", 1.05),
 )
@@ -265,6 +267,15 @@ def against(folder: Path, shapes: dict[str, Any], rounds: int) -> dict[str, Any]
     return found
 
 
+def shape_line(name: str, said: dict[str, Any]) -> str:
+    """A row of the report."""
+    return (
+        f"{name:>13}  {said['ms']:8.3f} ms  {said['ratio']:.3f}x numpy ({said['numpy_ms']:.3f} ms; best of each "
+        f"{said['best_ratio']:.3f}x)  {said['of_peak']:.2f} of {said['peak_gflops']} GF/s  "
+        f"{said['trials']} trials in {said['search_s']:.0f} s  {said['config']}"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search, compare, report."""
     takes = parser(__doc__)
@@ -277,9 +288,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report, load = Report(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        shapes = {name: one(name, shape, folder, (trials, rounds)) for name, shape in squares.items()}
         fewer = max(2, trials * 2 // 5)
-        shapes |= {name: one(name, shape, folder, (fewer, rounds)) for name, shape in others.items()}
+        shapes = {}
+        for name, shape in (squares | others).items():
+            shapes[name] = one(name, shape, folder, (trials if name in squares else fewer, rounds))
+            report.lines.append(shape_line(name, shapes[name]))
+            print(report.lines[-1], file=sys.stderr, flush=True)
         threads = None if given.quick else threaded(folder, max(2, trials // 5), rounds)
         peers = against(given.peers, shapes, rounds) if given.peers else None
         largest = "512" if given.quick else "1024"
@@ -300,12 +314,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.lines.append(f"      shipped  {shipped['ratio']:.3f} of the time here ({shipped['spread']})")
     report.figures |= {"shapes": shapes, "threads": threads, "load": round(load, 2), "quick": given.quick}
     report.lines.append(f"load {load:.1f} on {os.cpu_count()} processors before it began")
-    for name, said in shapes.items():
-        report.lines.append(
-            f"{name:>13}  {said['ms']:8.3f} ms  {said['ratio']:.3f}x numpy ({said['numpy_ms']:.3f} ms; best of each "
-            f"{said['best_ratio']:.3f}x)  {said['of_peak']:.2f} of {said['peak_gflops']} GF/s  "
-            f"{said['trials']} trials in {said['search_s']:.0f} s  {said['config']}"
-        )
     if threads:
         report.lines.append(
             f"  two threads  {threads['speedup']:.2f}x one, by the wall clock, of {threads['possible']} "

@@ -130,6 +130,7 @@ HOSTILE = [
     ("referee", ("../secret.py", "k.py", "", 10.0)),
     ("referee", ("k.py", "link.py", "", 10.0)),
     ("referee", ("k.py", "k.py", "/etc/passwd", 10.0)),
+    ("referee", ("k.py", "k.py", "", 10.0, "--out=x")),
     ("explain", ("--store=/etc/x", "")),
     ("explain", ("link.py:f", "")),
     ("trials", ("a b", 10, False)),

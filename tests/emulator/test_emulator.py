@@ -180,6 +180,22 @@ ld.global.b32 %r6, [%rd1+4096];
     assert [(i.place.file, i.place.line) for i in module.kernel().instructions[-3:-1]] == [("mine.h", 5), ("k.cu", 28)]
 
 
+def test_lines_of_inline_assembly_are_that_of_the_source_which_has_it() -> None:
+    body = """
+.loc 1 7 24
+// begin inline asm
+.loc 1 7 24
+mov.u32 %r1, 0;
+.loc 1 8 24
+mov.u32 %r2, 0;
+// end inline asm
+.loc 1 9 2
+mov.u32 %r3, 0;
+"""
+    module = parse_module(kernel(body) + '.file 1 "/k.py"')
+    assert [i.place.line for i in module.kernel().instructions[-4:-1]] == [7, 7, 9]
+
+
 def with_functions(functions: str, body: str) -> str:
     return kernel(body).replace(HEAD, HEAD + functions)
 

@@ -124,6 +124,54 @@ def test_a_triton_kernel_is_interpreted_and_not_timed(chosen, right, tmp_path) -
     assert transcript.find_inconsistency() is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("chosen", "right"), [("tl.maximum(total, 0.0)", "checked"), ("tl.abs(total)", "wrong")])
+def test_a_triton_kernel_is_compiled_and_emulated_if_a_gpu_is_named(chosen, right, tmp_path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "task.py").write_text(MODEL)
+    transcript = short(tmp_path, gpu="sm_90").run(Submission("mine", "python", TRITON.replace("CHOSEN", chosen)))
+    assert transcript.verdict.outcome == right, transcript.verdict.reason
+    assert ("compiled for sm_90" in transcript.verdict.reason) == (right == "checked")
+    assert "seccomp" in transcript.sandbox.active
+
+
+SERIAL = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, y, out, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
+    total = tl.load(x + at, mask=inside) + tl.load(y + at, mask=inside)
+    tl.store(out + at, tl.maximum(total, 0.0), mask=inside)
+    # What the block before has stored: there already if blocks run one after another.
+    before = tl.load(out + at - BLOCK, mask=inside & (at >= BLOCK), other=0.0)
+    tl.store(out + at, tl.where(before < 0, -1.0, tl.maximum(total, 0.0)), mask=inside)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, y):
+        out = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 256),)](x, y, out, x.numel(), BLOCK=256)
+        return out
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("gpu", "outcome"), [(None, "checked"), ("sm_80", "wrong")])
+def test_a_race_between_blocks_is_seen_in_compiled_code_only(gpu, outcome, tmp_path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "task.py").write_text(MODEL)
+    verdict = short(tmp_path, gpu=gpu).run(Submission("mine", "python", SERIAL)).verdict
+    assert verdict.outcome == outcome, verdict.reason
+    assert ("race" in verdict.reason) == (gpu is not None)
+
+
+def test_a_gpu_that_is_not_known_is_told_with_those_that_are(task) -> None:
+    with pytest.raises(TaskError, match="sm_90"):
+        short(task, gpu="gfx942")
+
+
 ATTACKS = ["late_thread", "forged_answer", "reference_file", "batch_first_only"]
 
 

@@ -101,10 +101,11 @@ def _measuring(tools: AgentTools) -> list[Callable[..., Awaitable[str]]]:
         """Race configs of a kernel (FILE.py:NAME): each KNOB=VALUE,KNOB=VALUE, or default, or decided."""
         return await tools.race_configs(target, configs, seconds, shape)
 
-    async def referee(task: str, candidate: str, against: str = "", seconds: float = 120.0) -> str:
+    async def referee(task: str, candidate: str, against: str = "", seconds: float = 120.0, gpu: str = "") -> str:
         """Judge a candidate (.py or .c) that is not trusted, for a task (task.py): right or wrong, faster or slower
-        than the reference or `against`, or suspect. Takes at most so many seconds."""
-        return await tools.referee(task, candidate, against, seconds)
+        than the reference or `against`, or suspect. Takes at most so many seconds. Triton kernels are interpreted, or
+        compiled for `gpu` (sm_90) and emulated, and not timed."""
+        return await tools.referee(task, candidate, against, seconds, gpu)
 
     async def bundle(file: str, target: str, note: str = "") -> str:
         """Pack the decisions and builds of a kernel (FILE.py:NAME) into a new file that ends with .bundle."""

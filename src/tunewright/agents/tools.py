@@ -112,13 +112,15 @@ class AgentTools:
             contestant["rounds"] = len(contestant.pop("samples"))
         return bounded(answer)
 
-    async def referee(self, task: str, candidate: str, against: str, seconds: float) -> str:
+    async def referee(self, task: str, candidate: str, against: str, seconds: float, gpu: str = "") -> str:
         """Judges a candidate that is not trusted against a task, both in the folder; within so many seconds in all."""
         limit = self._line.limit(seconds)
         places = [self._folder.place(task), self._folder.file(candidate, RACED)]
         baseline = ["--against", self._folder.file(against, RACED)] if against else []
         measured = ["--seconds", f"{limit * REFEREE_SHARE:g}"]
-        done = await self._line.measure(["referee", "run", "--json", *measured, *baseline, "--", *places], limit)
+        target = ["--gpu", matching("gpu", gpu, NAME, "sm_90")] if gpu else []
+        words = ["referee", "run", "--json", *measured, *baseline, *target, "--", *places]
+        done = await self._line.measure(words, limit)
         return bounded(done.json())
 
     async def explain(self, kernel: str, shape: str) -> str:

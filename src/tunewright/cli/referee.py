@@ -37,6 +37,8 @@ def referee() -> None:
               help="How often processes start anew.")  # fmt: skip
 @click.option("--margin", type=click.FloatRange(0, 0.5), default=0.01, show_default=True,
               help="A difference too small to matter.")  # fmt: skip
+@click.option("--gpu", metavar="NAME",
+              help="Compile Triton kernels for this GPU and emulate them (sm_90); else, interpret.")  # fmt: skip
 @click.option("--out", type=FILE, help="Write the transcript to this file.")
 @click.option("--sign", "key", type=FILE, help="Sign the transcript with this private key; needs --out.")
 @json_option
@@ -50,8 +52,8 @@ def run(task: Path, candidate: str, out: Path | None, key: Path | None, as_json:
     """
     if key is not None and out is None:
         raise click.UsageError("a signed transcript is a file; say where: --out match.json")
-    judge = Referee(task, seconds=options["seconds"], sittings=options["sittings"], margin=options["margin"])
-    transcript = judge.run(candidate, options["against"])
+    against = options.pop("against")
+    transcript = Referee(task, **options).run(candidate, against)
     if out is not None:
         write_transcript(out, transcript, key)
     if as_json:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tunewright.emulator.faults import Place, PtxError
 
+_INLINE = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _FUNCTION = re.compile(r"\.(entry|func)\s+(\([^)]*\)\s*)?([\w$]+)\s*(\([^)]*\))?([^{;]*)([{;])", re.DOTALL)
 _PARAMETER = re.compile(r"\.param\s+(.*?)([\w$]+)(?:\[(\d+)\])?\s*(?:,|\)|$)", re.DOTALL)
@@ -112,6 +113,8 @@ def type_bytes(name: str) -> int:
 
 def parse_module(text: str) -> Module:
     """Reads a PTX file."""
+    # LLVM counts the lines of inline assembly on from that of the source: what is right stands before it.
+    text = _INLINE.sub(lambda found: re.sub(r"\.loc\b[^\n]*", "", found[0]), text)
     text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     cut = re.search(r"^\s*\.section\b", text, re.MULTILINE)
     files = {int(number): name for number, name, _ in _FILE.findall(text)}

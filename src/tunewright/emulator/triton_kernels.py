@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunewright.emulator import tensors
 from tunewright.emulator.faults import PtxError, PtxFault
@@ -19,6 +19,9 @@ from tunewright.emulator.scheduler import ORDERS
 from tunewright.emulator.types import Array
 
 import numpy as np  # isort: skip
+
+if TYPE_CHECKING:
+    from tunewright.triton.static.aot import CompileUnit
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,14 @@ class Verdict:
 
 def compile_call(call: TritonCall, target: str) -> Compiled:
     """Compiles a call as a launch on the target would."""
+    return compile_unit(bind_call(call, target))
+
+
+def bind_call(call: TritonCall, target: str) -> CompileUnit:
+    """Returns a call for the compiler, which has a key that is equal for calls that are compiled to the same code."""
     from tunewright.triton.static import aot  # noqa: PLC0415 - loads Triton
     from tunewright.triton.static.targets import find_target  # noqa: PLC0415
 
-    began = time.perf_counter()
     ordered = [call.arguments[name] for name in call.function.arg_names if name in call.arguments]
     named = {name: value for name, value in call.settings.items() if name not in call.arguments}
     positional = list(call.function.arg_names[: len(ordered)]) == [
@@ -82,9 +89,16 @@ def compile_call(call: TritonCall, target: str) -> Compiled:
     ]
     if not positional:
         ordered, named = [], {**call.arguments, **named}
-    unit = aot.make_unit(call.function, find_target(target), ordered, named)
+    return aot.make_unit(call.function, find_target(target), ordered, named)
+
+
+def compile_unit(unit: CompileUnit, *, assembled: bool = True) -> Compiled:
+    """Compiles a bound call; unless `assembled`, no other program is started, and none says that it does not fit."""
+    from tunewright.triton.static import aot  # noqa: PLC0415 - loads Triton
+
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
-        kernel = aot.compile_unit(unit, Path(scratch))
+        kernel = aot.compile_unit(unit, Path(scratch), assembled=assembled)
     names = tuple(name for name, kind in unit.source.signature.items() if kind != "constexpr")
     metadata = json.loads(kernel.metadata)
     threads = metadata.get("num_warps", kernel.warps)

@@ -80,7 +80,8 @@ class Contestant:
     ) -> None:
         rng = np.random.default_rng()
         self._limits = limits
-        interpreted = {"TRITON_INTERPRET": "1"} if "triton" in options.get("preload", ()) else {}
+        interprets = "triton" in options.get("preload", ()) and not options.get("gpu")
+        interpreted = {"TRITON_INTERPRET": "1"} if interprets else {}
         self._environment = clean_environment(limits.threads) | interpreted
         self._scratch = tempfile.mkdtemp(prefix="tunewright-referee-")
         self._inputs = Arena(spaced_bytes(sizes[0]), name="inputs")
@@ -91,7 +92,7 @@ class Contestant:
         self._process = WorkerProcess(self._start)
         search = tuple(search_path())
         readable = (*options.get("readable", ()), *search)
-        rest: dict[str, Any] = {name: options[name] for name in ("preload", "cpus", "without") if name in options}
+        rest = {name: options[name] for name in ("preload", "cpus", "without", "gpu") if name in options}
         self._process.send(ContestantSetup(entry, limits, memory, self._scratch, readable, **rest))
         self._started: Started | None = None
 

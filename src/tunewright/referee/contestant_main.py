@@ -62,6 +62,10 @@ def _prepare(setup: ContestantSetup, sock: socket.socket, memory: Sequence[int],
     sandbox.enter_files()
     for name in setup.preload:
         importlib.import_module(name)
+    if setup.gpu:
+        from tunewright.emulator.triton_launches import install  # noqa: PLC0415 - loads Triton
+
+        install(setup.gpu)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(setup.limits.threads)
     sandbox.enter_limits()

@@ -47,12 +47,13 @@ SHRINKING = 6
 
 
 class MatchSetup(NamedTuple):
-    """What all sittings of a match share."""
+    """What all sittings of a match share; `gpu` is what Triton kernels are compiled for, if not interpreted."""
 
     task: Task
     parties: tuple[Submission, ...]
     folder: Path
     without: tuple[str, ...] = ()
+    gpu: str = ""
 
     @property
     def clock(self) -> str:
@@ -63,8 +64,10 @@ class MatchSetup(NamedTuple):
     @property
     def untimed(self) -> str:
         """Why times mean nothing; empty if they do."""
-        has_triton = any(party.has_triton for party in self.parties)
-        return "Triton's interpreter ran it on the CPU, since the sandbox has no GPU" if has_triton else ""
+        if not any(party.has_triton for party in self.parties):
+            return ""
+        how = f"compiled for {self.gpu}, the emulator ran it" if self.gpu else "Triton's interpreter ran it"
+        return f"{how} on the CPU, since the sandbox has no GPU"
 
     def limits(self, party: Submission) -> ChildLimits:
         """Returns the limits of a contestant; a command is a process of its own."""
@@ -101,6 +104,7 @@ class Sitting:
             "preload": (*setup.task.preload, *(["triton"] if setup.untimed else [])),
             "cpus": pinned,
             "without": setup.without,
+            "gpu": setup.gpu if setup.untimed else "",
         }
         sizes = self._largest_sizes()
         if setup.clock == "cpu":

@@ -59,7 +59,8 @@ class MemorySizes(msgspec.Struct, frozen=True):
 class ContestantSetup(msgspec.Struct, frozen=True):
     """What a supervisor needs to start a contestant.
 
-    `scratch` is an empty folder. `without` leaves out parts of the sandbox, for tests of the rest.
+    `scratch` is an empty folder. `without` leaves out parts of the sandbox, for tests of the rest. `gpu` is what Triton
+    kernels are compiled for, to be executed in the emulator.
     """
 
     entry: Entry
@@ -70,6 +71,7 @@ class ContestantSetup(msgspec.Struct, frozen=True):
     preload: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()
     without: tuple[str, ...] = ()
+    gpu: str = ""
 
 
 class SandboxReport(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from random import SystemRandom
 
 import numpy as np
 
+from tunewright.backends.gpu_targets import TARGETS
 from tunewright.backends.host import cpu
 from tunewright.measure.noise import ConditionsMonitor
 from tunewright.referee.match import MatchSetup, Sitting
@@ -25,26 +26,32 @@ from tunewright.referee.transcripts import Party, RefereeTranscript, digest_sour
 from tunewright.referee.verdict import REFUSED, Incident, LaunchRecord, MatchRules, judge
 from tunewright.version import __version__
 
+EMULATED = tuple(name for name in TARGETS if name.startswith("sm_"))
+"""The GPUs that Triton kernels can be compiled for."""
+
 
 class Referee:
     """Judges candidates for a task without trusting them.
 
     A candidate runs in a sandboxed process of its own that has neither the clock nor the expected results. `seconds` is
     how long a match takes at most, besides the starts of processes; each of `sittings` starts new ones. Differences
-    within `margin` are ties. `without` leaves out parts of the sandbox, to test the others.
+    within `margin` are ties. `without` leaves out parts of the sandbox, to test the others. Triton kernels run in
+    Triton's interpreter; with `gpu="sm_90"` they are compiled for that GPU, and the emulator executes them.
 
     Example: `Referee("task.py").run("candidate.py").verdict`
     """
 
     def __init__(
         self, task: Task | str | Path, *, seconds: float = 20.0, sittings: int = 8, margin: float = 0.01,
-        without: Sequence[str] = (),
+        without: Sequence[str] = (), gpu: str | None = None,
     ) -> None:  # fmt: skip
         self.task = task if isinstance(task, Task) else load_task(task)
         if sittings < 1 or seconds <= 0:
             raise TaskError("a match needs one sitting and some seconds at least")
         self.seconds, self.sittings, self.margin = seconds, sittings, margin
-        self._without = tuple(without)
+        if gpu is not None and gpu not in EMULATED:
+            raise TaskError(f"the emulator knows no GPU {gpu!r}; it knows {', '.join(EMULATED)}")
+        self._without, self._gpu = tuple(without), gpu or ""
 
     def run(
         self, candidate: Submission | str | Path, against: Sequence[Submission | str | Path] = ()
@@ -61,7 +68,7 @@ class Referee:
     def _hold(self, parties: Sequence[Submission], folder: Path) -> RefereeTranscript:
         """Holds the sittings of a match, until the candidate fails or the time is over."""
         monitor, random = ConditionsMonitor(), SystemRandom()
-        setup = MatchSetup(self.task, tuple(parties), folder, self._without)
+        setup = MatchSetup(self.task, tuple(parties), folder, self._without, self._gpu)
         records: list[LaunchRecord] = []
         incidents: list[Incident] = []
         seeds: list[int] = []
