@@ -7,8 +7,9 @@ sums by rows. What a device holds twice is held twice here.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from tunewright.emulator.types import Array
 
 if TYPE_CHECKING:
     from tunewright.emulator.group import Group
+    from tunewright.emulator.memory import Memory
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1}
@@ -89,49 +91,64 @@ def _step(fragment: Fragment) -> int:
     return min(_LARGEST_ACCESS // _BYTES[fragment.kind], fragment.share) if fragment.follows else 1
 
 
-def _load(ops: Operands, item: Instruction, fragment: Fragment) -> Step:
-    base, offset = ops.address(item, item.operands[1])
+class _Piece(NamedTuple):
+    """An access to a fragment: its number, and where it is in a memory, for the lanes that have it there."""
+
+    number: int
+    memory: Memory
+    lanes: Array | slice
+    places: Array
+
+
+def _walk(ops: Operands, item: Instruction, operand: str, fragment: Fragment) -> Callable[[Group], Iterator[_Piece]]:
+    """Returns a function that yields where the pieces of a fragment lie, in each memory that has some."""
+    base, offset = ops.address(item, operand)
     stride = ops.read(item, item.operands[2], "u32") if len(item.operands) > 2 else None
-    scatters = [ops.scatter(item, name, "b32") for name in ops.vector(item.operands[0])]
     space, size, step = access.space_of(item), _BYTES[fragment.kind], _step(fragment)
 
-    def run(group: Group) -> None:
+    def walk(group: Group) -> Iterator[_Piece]:
         start = group.full(base(group)).astype(np.uint64)
         strides = group.full(stride(group) if stride else np.array([fragment.length])).astype(np.int64)
-        held = np.zeros((group.size, fragment.share * size), np.uint8)
         for number, places in enumerate(fragment.offsets(strides, step)):
             address = start + (places * size).astype(np.uint64)
             for memory in access.memories(group, space, address):
                 lanes = group.lanes()
-                flat = memory.locate(group, address, offset, step * size)
-                access.observe_read(group, memory, flat, step * size)
-                part = np.ascontiguousarray(memory.load(flat, size, step)).view(np.uint8)
-                held[slice(None) if lanes is None else lanes, number * step * size : (number + 1) * step * size] = part
-        words, lanes = held.view(np.uint32), group.lanes()
+                chosen = slice(None) if lanes is None else lanes
+                yield _Piece(number, memory, chosen, memory.locate(group, address, offset, step * size))
+
+    return walk
+
+
+def _load(ops: Operands, item: Instruction, fragment: Fragment) -> Step:
+    walk = _walk(ops, item, item.operands[1], fragment)
+    scatters = [ops.scatter(item, name, "b32") for name in ops.vector(item.operands[0])]
+    size, step = _BYTES[fragment.kind], _step(fragment)
+
+    def run(group: Group) -> None:
+        held = np.zeros((group.size, fragment.share * size), np.uint8)
+        for number, memory, lanes, flat in walk(group):
+            access.observe_read(group, memory, flat, step * size)
+            part = np.ascontiguousarray(memory.load(flat, size, step)).view(np.uint8)
+            held[lanes, number * step * size : (number + 1) * step * size] = part
+        words, active = held.view(np.uint32), group.lanes()
         for number, scatter in enumerate(scatters):
             column = np.ascontiguousarray(words[:, number % words.shape[1]])
-            scatter(group, lanes, column if lanes is None else column[lanes])
+            scatter(group, active, column if active is None else column[active])
 
     return run
 
 
 def _store(ops: Operands, item: Instruction, fragment: Fragment) -> Step:
-    base, offset = ops.address(item, item.operands[0])
-    stride = ops.read(item, item.operands[2], "u32") if len(item.operands) > 2 else None
+    walk = _walk(ops, item, item.operands[0], fragment)
     readers = [ops.read(item, name, "b32") for name in ops.vector(item.operands[1])]
-    space, size, step = access.space_of(item), _BYTES[fragment.kind], _step(fragment)
+    size, step = _BYTES[fragment.kind], _step(fragment)
 
     def run(group: Group) -> None:
-        start = group.full(base(group)).astype(np.uint64)
-        strides = group.full(stride(group) if stride else np.array([fragment.length])).astype(np.int64)
         words = np.stack([group.full(read(group)) for read in readers], axis=1)
         held = np.ascontiguousarray(words).view(types.UNSIGNED[size])
-        for number, places in enumerate(fragment.offsets(strides, step)):
-            address, part = start + (places * size).astype(np.uint64), held[:, number * step : (number + 1) * step]
-            for memory in access.memories(group, space, address):
-                lanes = group.lanes()
-                flat = memory.locate(group, address, offset, step * size)
-                access.store_checked(group, memory, flat, np.ascontiguousarray(part if lanes is None else part[lanes]))
+        for number, memory, lanes, flat in walk(group):
+            part = held[lanes, number * step : (number + 1) * step]
+            access.store_checked(group, memory, flat, np.ascontiguousarray(part))
 
     return run
 
