@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 
 import pytest
 import torch
 from torch import nn
+from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from tunewright.backends.host import cpu
 from tunewright.errors import BackendError, SettingsError, WriteRefused
@@ -24,7 +26,9 @@ from tunewright.torch.background import BackgroundTuner, TuningJob, TuningReply,
 from tunewright.torch.captured import CapturedGraph
 from tunewright.torch.compile_model import make_problem
 from tunewright.torch.inductor import graphs, traces
+from tunewright.torch.inductor.adapter import inductor_config
 from tunewright.torch.inductor.function_names import find_function, name_of
+from tunewright.torch.process_state import ProcessState
 from tunewright.torch.saved_graph import GraphSnapshot, LoadedGraph
 
 EAGER = Config({VARIANT: graph_space.EAGER})
@@ -134,7 +138,7 @@ def test_no_module_that_torch_imports_is_a_way_to_other_functions(path) -> None:
 
 def make_job(seconds=None, write=lambda folder: None, name="graph model 1"):
     key = Key("torch.graph", "source", Signature(()), cpu(), {}, {})
-    request = TuningRequest("", name, key, {}, {}, "1", "1", 1, {})
+    request = TuningRequest("", name, key, {}, {}, "1", "1", 1, ProcessState(), {})
     return TuningJob(request, write, seconds)
 
 
@@ -280,6 +284,53 @@ def test_a_winner_that_is_wrong_here_is_not_used_and_named(session, kept, monkey
     assert job.seconds == 1
 
 
+class Doubling(CustomGraphPass):
+    """A pass of a user, which does nothing."""
+
+    def __call__(self, graph):
+        pass
+
+    def uuid(self):
+        return "doubling 1"
+
+
+def test_what_a_process_sets_for_all_models_is_in_the_key_and_sent_to_the_child(session, kept, monkeypatch) -> None:
+    served_by_eager(monkeypatch)
+    x, keys = torch.randn(3, 8), []
+    changes = [
+        inductor_config(),
+        inductor_config(epilogue_fusion=False),
+        inductor_config(compile_threads=1, fx_graph_cache=False),  # of which compiled code does not depend
+        precision_of_products("high"),
+    ]
+    for change in changes:
+        with change, torch.no_grad():
+            compile(nn.Linear(8, 4).eval(), session=session)(x)
+        keys.append(kept.jobs[-1].request.key)
+    assert keys[0].differences(keys[1]) == {"mode.option epilogue_fusion": ("(absent)", "False")}
+    assert keys[2] == keys[0]
+    assert keys[0].differences(keys[3]) == {"mode.matmul_precision": ("(absent)", "high")}
+    assert kept.jobs[1].request.options == {"epilogue_fusion": False}
+    assert kept.jobs[3].request.state == ProcessState(matmul_precision="high")
+
+
+@contextmanager
+def precision_of_products(precision):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def test_a_pass_of_the_user_is_named_in_the_key_and_stays_in_its_process(session, kept, monkeypatch, caplog) -> None:
+    served_by_eager(monkeypatch)
+    with inductor_config(post_grad_custom_pre_pass=Doubling()), torch.no_grad():
+        compile(nn.Linear(8, 4).eval(), session=session)(torch.randn(3, 8))
+    assert not kept.jobs
+    assert "is not tuned in the background" in caplog.text
+    assert graphs.describe_setting(Doubling()).endswith("Doubling 'doubling 1'")
+
+
 class ReadOnly(MemoryStore):
     def put(self, decision, *, replace=True):
         raise WriteRefused("this store is read-only; choose another")
@@ -358,8 +409,13 @@ def test_a_graph_that_was_swapped_asks_no_more() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_a_real_child_tunes_a_model_that_is_served_meanwhile(tmp_path, dynamic, caplog) -> None:
+@pytest.mark.parametrize(("dynamic", "changed"), [(False, {}), (True, {}), (False, {"epilogue_fusion": False})])
+def test_a_real_child_tunes_a_model_that_is_served_meanwhile(tmp_path, dynamic, changed, caplog) -> None:
+    with inductor_config(**changed), precision_of_products("high" if changed else "highest"):
+        tune_in_a_child(tmp_path, dynamic, caplog)
+
+
+def tune_in_a_child(tmp_path, dynamic, caplog) -> None:
     place = str(tmp_path / "store.sqlite")
     model = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 32)).eval()
     session = Session(store=place, mode="tune", cache=str(tmp_path))

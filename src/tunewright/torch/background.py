@@ -24,6 +24,7 @@ from tunewright.model.key import Key
 from tunewright.pools.worker_process import WorkerProcess, describe_exit
 from tunewright.stores import process_id, serialization
 from tunewright.torch.inductor.graphs import CompiledGraph
+from tunewright.torch.process_state import ProcessState
 
 log = LazyLogger(__name__)
 
@@ -44,6 +45,7 @@ class TuningRequest(msgspec.Struct, frozen=True):
     budget: str
     each: str
     threads: int
+    state: ProcessState
     settings: dict[str, Any]
     deadline: float = 0.0
 

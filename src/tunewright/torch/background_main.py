@@ -61,6 +61,7 @@ def _tune(request: TuningRequest, decisions: dict[str, Any]) -> None:
     from tunewright.torch.saved_graph import LoadedGraph  # noqa: PLC0415 - loads torch
 
     torch.set_num_threads(request.threads)
+    request.state.apply()
     graph = LoadedGraph(Path(request.folder))
     shutil.rmtree(request.folder, ignore_errors=True)  # weights may be large, and this process may be killed
     settings = msgspec.convert(request.settings, Settings)

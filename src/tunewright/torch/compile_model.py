@@ -33,6 +33,7 @@ from tunewright.torch.inductor.dead_code import pruning
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
+from tunewright.torch.process_state import ProcessState
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.saved_graph import GraphSnapshot
 from tunewright.torch.sizes import SeveralSizes
@@ -120,7 +121,7 @@ class TuningBackend:
             self._tell(reason)
             return graphs.compile_graph(graph, inputs, {**self.untuned_options, **(options or {})})
         self.graphs += 1
-        tuner = GraphTuner(self, captured, dict(options or {}))
+        tuner = GraphTuner(self, captured, graphs.changed_settings() | dict(options or {}))
         return tuner.compile() if self.graph_resolver.tunes else tuner.serve()
 
     def missed(self) -> bool:
@@ -201,6 +202,7 @@ class GraphTuner:
             budget=self._resolver.budget,
             each=backend.part_resolver.budget,
             threads=torch.get_num_threads(),
+            state=ProcessState.read(),
             settings=msgspec.to_builtins(settings),
         )
         try:
@@ -288,7 +290,7 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
     mode = {
         **environment.mode,
         "shapes": captured.sizes,
-        **{f"option {name}": str(value) for name, value in sorted(options.items())},
+        **{f"option {name}": graphs.describe_setting(value) for name, value in sorted(options.items())},
     }
     has_gemms = bool(captured.gemms)
     space = graph_space.make_space(gemms=has_gemms, padding=has_gemms and padding.can_pad(captured))

@@ -20,12 +20,13 @@ from tunewright.torch.candidate import TorchTimingOptions
 from tunewright.torch.inductor import adapter, graphs
 from tunewright.torch.inductor.kernel_names import OVERRIDDEN
 from tunewright.torch.overrides import Overrides
+from tunewright.torch.process_state import ProcessState
 
 log = LazyLogger(__name__)
 
 
 class HostEnvironment(NamedTuple):
-    """The parts of a key beside the processor: versions, instruction set, threads."""
+    """The parts of a key beside the processor: versions, instruction set, threads, what the process has changed."""
 
     toolchain: dict[str, str]
     mode: dict[str, str]
@@ -35,7 +36,8 @@ def host_environment() -> HostEnvironment:
     """Returns the environment of this process."""
     capability = str(torch.backends.cpu.get_cpu_capability())
     toolchain = {"torch": adapter.VERSION, "c++": graphs.compiler_version()}
-    return HostEnvironment(toolchain, {"isa": capability, "threads": str(torch.get_num_threads()), "regime": "hot"})
+    mode = {"isa": capability, "threads": str(torch.get_num_threads()), "regime": "hot"}
+    return HostEnvironment(toolchain, mode | ProcessState.read().changes())
 
 
 class Resolver:

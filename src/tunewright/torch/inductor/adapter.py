@@ -30,7 +30,11 @@ VERSION: str = torch.__version__.partition("+")[0]
 
 HOOKS = {
     "torch._logging._internal.trace_log": "graph breaks, recompilations, caches and phases",
+    "torch._inductor.config": "settings in keys",
     "torch._inductor.config.patch": "inert options",
+    "torch._inductor.config._config": "settings in keys",
+    "torch._inductor.config.save_config_portable": "settings in keys",
+    "torch._inductor.config._is_default": "settings in keys",
     "torch._inductor.utils.fresh_cache": "inert options",
     "torch._dynamo.config.recompile_limit": "the recompile limit",
     "torch._dynamo.eval_frame.OptimizedModule": "compiled models",

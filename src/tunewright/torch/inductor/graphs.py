@@ -20,6 +20,12 @@ CompiledGraph = Callable[..., Any]
 _COMPILER = "torch._inductor.compile_fx.compile_fx"
 _STATIC = "_dynamo_static_input_type"
 _NAMER = "torch._inductor.codegen.cpp.get_fused_kernel_name"
+_SETTINGS = "torch._inductor.config"
+_PASSES = (
+    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass",
+    "post_grad_custom_post_pass",
+)  # fmt: skip
+"""Settings that are code, which Inductor leaves out of its own list of those that matter."""
 
 
 @contextmanager
@@ -35,6 +41,23 @@ def _preserved_tracing_context() -> Iterator[None]:
     finally:
         vars(context).clear()
         vars(context).update(before)
+
+
+def changed_settings() -> dict[str, Any]:
+    """Returns the settings of Inductor that this process has changed, as far as compiled code depends on them."""
+    settings, entries = hook(_SETTINGS), hook(f"{_SETTINGS}._config")
+    names = [name for name in (*settings.save_config_portable(), *_PASSES) if not settings._is_default(name)]
+    values = {name: getattr(settings, name) for name in names}  # one may be set to its default
+    return {name: value for name, value in values.items() if value != entries[name].default}
+
+
+def describe_setting(value: Any) -> str:
+    """Returns a setting as text that is the same in every process; of code, its name and its own identifier."""
+    if value is None or isinstance(value, Mapping | list | tuple | set | bool | int | float | str):
+        return str(value)
+    own = f" {value.uuid()!r}" if hasattr(value, "uuid") else ""
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}{own}"
 
 
 def compile_graph(graph: Any, inputs: Sequence[Any], settings: Mapping[str, Any], digest: str = "") -> CompiledGraph:
