@@ -222,7 +222,11 @@ def cache_folder() -> Path:
 @cache
 def index_options() -> list[str]:
     """Where packages come from, as pip is configured: uv does not read that itself."""
-    said = _run([sys.executable, "-m", "pip", "config", "list"])
+    command = ["-m", "pip", "config", "list"]
+    try:
+        said = _run([sys.executable, *command])
+    except Unavailable:  # an environment that uv made has no pip; the Python it was made from may have one
+        said = _run([sys._base_executable, *command])
     options, seen = ["--index-strategy", "unsafe-best-match"], set()
     # Lines are ordered by file; variables of the environment are stated under :env:.
     for line in said.splitlines():
