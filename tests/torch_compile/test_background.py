@@ -314,6 +314,19 @@ def test_what_a_process_sets_for_all_models_is_in_the_key_and_sent_to_the_child(
     assert kept.jobs[3].request.state == ProcessState(matmul_precision="high")
 
 
+@pytest.mark.parametrize(
+    "state", [ProcessState("medium"), ProcessState(deterministic=True), ProcessState(onednn=False), ProcessState()]
+)
+def test_a_child_can_be_set_as_its_parent_is(state) -> None:
+    before = ProcessState.read()
+    try:
+        state.apply()
+        assert ProcessState.read() == state
+        assert bool(state.changes()) == (state != ProcessState())
+    finally:
+        before.apply()
+
+
 @contextmanager
 def precision_of_products(precision):
     before = torch.get_float32_matmul_precision()
