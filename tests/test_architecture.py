@@ -60,8 +60,8 @@ TUNING = [
     "engine.journal", "stores.trying", "engine.stopping", "engine.search_loop", "engine.decide", "engine.final",
     "measure.kernel_workload", "cases.arguments", "cases.contents", "cases.validation", "cases.tolerance",
     "measure.judge", "stores.file_lock", "cases.expected", "cases.foreign_arrays", "measure.kernel_candidate",
-    "measure.case_check", "measure.clock", "engine.repeated_failures", "measure.race", "stats", "measure.noise",
-    "stores.transcripts",
+    "measure.case_check", "measure.clock", "engine.repeated_failures", "measure.failures", "measure.race", "stats",
+    "measure.noise", "stores.transcripts",
 ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def test_a_call_copies_arrays_to_the_gpu_and_back(use) -> None:
 def test_the_fastest_config_wins_by_the_clock_of_the_gpu_and_one_that_breaks_it_costs_a_worker(use) -> None:
     found = use("tune")
     assert found["config"] == {"WIDTH": 128, "FAULT": 0}
-    assert found["clocks"] == ["gpu events"]
+    assert found["clocks"] == ["gpu graph"]
     for config, (kind, reason) in found["failed"].items():
         assert kind == ("crashed" if "FAULT=1" in config else "wrong")
         assert kind == "wrong" or "CUDA_ERROR_ILLEGAL_ADDRESS" in reason
@@ -54,9 +54,18 @@ def test_the_fastest_config_wins_by_the_clock_of_the_gpu_and_one_that_breaks_it_
 def test_many_launches_are_replayed_from_a_graph_and_leave_their_results(use) -> None:
     found = use("graph")
     assert found["right"]
-    assert found["clocks"] == ["gpu events", "gpu graph"]
+    assert found["once"] == pytest.approx(4e-2 / 64, rel=1e-5), "what a launch costs the host was counted"
+    assert found["order"] == ["copy", "copy", "fill", "launch", "copy"], "the flush was undone by a copy"
+    assert found["kept"] == 0
     assert found["few"] == pytest.approx(3 * 4e-2 / 64, rel=1e-5)
     assert found["many"] == pytest.approx(130 * 4e-2 / 64, rel=1e-5)
+
+
+def test_what_is_no_plain_number_is_refused(use) -> None:
+    found = use("numbers")
+    assert "2 bytes cannot be passed; pass a pointer" in found["half"]
+    assert "12 bytes cannot be passed; pass a pointer" in found["three"]
+    assert found["bool"] == 1.0
 
 
 def test_what_breaks_the_context_is_told_with_what_to_do(use) -> None:
@@ -66,10 +75,15 @@ def test_what_breaks_the_context_is_told_with_what_to_do(use) -> None:
     assert "cuda check" in found["text"]
 
 
+def test_an_incumbent_that_breaks_the_gpu_in_the_trial_of_another_is_to_blame(use) -> None:
+    assert use("blame") == 2 * ["FAULT=0 WIDTH=64"]
+
+
 def test_code_for_another_gpu_is_emulated(use) -> None:
     found = use("target")
     assert found["runs"] == {"sm_90": True, "sm_90a": True, "sm_80": False, "sm_89": False, "sm_100": False}
     assert found["untimed"] == [True, True, False]
+    assert found["newest"] == {"sm_75": "sm_80", "sm_87": "sm_86", "sm_89": "sm_89", "sm_103": "sm_100"}
 
 
 @pytest.mark.skipif(find_card() is not None, reason="there is a GPU")

@@ -309,22 +309,65 @@ def test_what_a_process_sets_for_all_models_is_in_the_key_and_sent_to_the_child(
         keys.append(kept.jobs[-1].request.key)
     assert keys[0].differences(keys[1]) == {"mode.option epilogue_fusion": ("(absent)", "False")}
     assert keys[2] == keys[0]
-    assert keys[0].differences(keys[3]) == {"mode.matmul_precision": ("(absent)", "high")}
-    assert kept.jobs[1].request.options == {"epilogue_fusion": False}
-    assert kept.jobs[3].request.state == ProcessState(matmul_precision="high")
+    assert keys[0].differences(keys[3]) == {"mode.matmul_precision": ("(absent)", "tf32")}
+    assert kept.jobs[1].request.state.inductor == {"epilogue_fusion": False}
+    assert kept.jobs[3].request.state.legacy == "high"
 
 
+SET_STATE = """
+import sys, msgspec, torch
+from tunewright.stores import serialization
+from tunewright.torch.process_state import ProcessState
+exec(sys.argv[1])
+state = serialization.decode(serialization.encode(ProcessState.read()), ProcessState)
+torch.compiler.reset()
+sys.stdout.buffer.write(serialization.encode(state))
+"""
+APPLY_STATE = """
+import sys
+from tunewright.stores import serialization
+from tunewright.torch.process_state import ProcessState, held_state
+from tunewright.torch.inductor.adapter import inductor_config
+state = serialization.decode(sys.stdin.buffer.read(), ProcessState)
+state.apply()
+with held_state(), inductor_config(freezing=True):
+    assert ProcessState.read().changes() == state.changes(), ProcessState.read()
+print(sorted(state.changes().items()))
+"""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "state", [ProcessState("medium"), ProcessState(deterministic=True), ProcessState(onednn=False), ProcessState()]
+    ("line", "changes"),
+    [
+        ("pass", []),
+        ("torch.set_float32_matmul_precision('medium')", [("matmul_precision", "bf16")]),
+        ("torch.backends.mkldnn.matmul.fp32_precision = 'bf16'", [("matmul_precision", "bf16")]),
+        ("torch.backends.mkldnn.conv.fp32_precision = 'tf32'", [("conv_precision", "tf32")]),
+        (
+            "torch.use_deterministic_algorithms(True, warn_only=True)",
+            [("deterministic", "True"), ("option deterministic", "True"), ("warn_only", "True")],
+        ),
+        ("torch.backends.mkldnn.enabled = False", [("onednn", "False")]),
+        (
+            "import torch._inductor.config as c; c.cpp.cxx = (None, 'clang++'); c.freezing = False",
+            [("option cpp.cxx", "[None, clang++]")],
+        ),
+    ],
 )
-def test_a_child_can_be_set_as_its_parent_is(state) -> None:
-    before = ProcessState.read()
-    try:
-        state.apply()
-        assert ProcessState.read() == state
-        assert bool(state.changes()) == (state != ProcessState())
-    finally:
-        before.apply()
+def test_a_child_is_set_as_its_parent_is(line, changes) -> None:
+    sent = subprocess.run([sys.executable, "-c", SET_STATE, line], capture_output=True, check=False)
+    assert sent.returncode == 0, sent.stderr
+    done = subprocess.run([sys.executable, "-c", APPLY_STATE], input=sent.stdout, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().strip() == str(changes)
+
+
+def test_settings_are_described_alike_in_every_process() -> None:
+    assert (
+        graphs.describe_setting({"b": {3, 1}, "a": (1, [small, None])})
+        == f"{{a: [1, [{__name__}.small, None]], b: [1, 3]}}"
+    )
 
 
 @contextmanager

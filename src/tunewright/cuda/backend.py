@@ -20,7 +20,7 @@ from tunewright.backends.c_source import (
     normalize_source,
     parse_prototype,
 )
-from tunewright.backends.gpu_targets import find_target
+from tunewright.backends.gpu_targets import TARGETS, find_target
 from tunewright.backends.host import digest, function_digest
 from tunewright.cuda.card import CardLaunch, CardTimer
 from tunewright.cuda.driver import CudaCard, find_card, require_card
@@ -37,8 +37,8 @@ from tunewright.spaces.config import Config
 from tunewright.stores import artifacts
 from tunewright.stores.scratch import scratch_folder
 
-Sizes = Callable[..., int | Sequence[int]]
-"""A function that takes named sizes and knobs by name, and returns one to three sizes."""
+Sizes = Callable[..., int | Sequence[int]] | int | str | Sequence[str | int]
+"""One to three sizes: numbers, names of knobs and sizes, or a function that takes these by name and returns numbers."""
 
 DEFAULT_TARGET = "sm_80"
 UNTIMED = (
@@ -97,7 +97,7 @@ class Cuda(SourceFileBackend):
         function: str | None = None,
         *,
         grid: Sizes,
-        block: Sizes | Sequence[str | int],
+        block: Sizes,
         target: str | None = None,
         **options: Unpack[CudaOptions],
     ) -> None:
@@ -115,8 +115,10 @@ class Cuda(SourceFileBackend):
         self.compile_for(target or self._find_target())
 
     def _find_target(self) -> str:
+        """Returns the newest target that the card runs."""
         card = None if self._options.get("device") == "emulator" else find_card()
-        return card.arch if card else DEFAULT_TARGET
+        known = [name for name in TARGETS if name.startswith("sm_") and card and card.runs(name)]
+        return known[-1] if known else DEFAULT_TARGET
 
     @property
     def card(self) -> CudaCard | None:
@@ -227,14 +229,10 @@ class Cuda(SourceFileBackend):
     def shape(self, config: Mapping[str, Any], dims: Mapping[str, int]) -> LaunchShape:
         """Returns grid, block and added shared memory for a config and sizes."""
         values = {**dims, **config}
-        block = self._block
-        if callable(block):
-            threads = _evaluate(block, values)
-        else:
-            threads = [int(_named(values, part) if isinstance(part, str) else part) for part in block]
         shared = self._options.get("shared", 0)
         added = _evaluate(shared, values)[0] if callable(shared) else int(shared)
-        return LaunchShape(_three("grid", _evaluate(self._grid, values)), _three("block", threads), added)
+        grid, block = _three("grid", _sizes(self._grid, values)), _three("block", _sizes(self._block, values))
+        return LaunchShape(grid, block, added)
 
     def _template_arguments(self, config: Mapping[str, Any]) -> list[str]:
         given = [config.get(part, part) for part in self._template]
@@ -273,6 +271,14 @@ def _named(values: Mapping[str, Any], name: str) -> Any:
     if name not in values:
         raise SpaceError(f"{name!r} is neither a knob nor a named size; known: {', '.join(values)}")
     return values[name]
+
+
+def _sizes(given: Sizes, values: Mapping[str, Any]) -> Sequence[int]:
+    """Returns the sizes of a grid or a block."""
+    if callable(given):
+        return _evaluate(given, values)
+    parts = (given,) if isinstance(given, int | str) else given
+    return [int(_named(values, part) if isinstance(part, str) else part) for part in parts]
 
 
 def _evaluate(function: Callable[..., Any], values: Mapping[str, Any]) -> list[int]:

@@ -8,19 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from tunewright.backends.cuda_timer import EVENTS, GRAPH
-from tunewright.cuda.driver import CudaCard, CudaFunction, CudaMemory
+from tunewright.backends.cuda_timer import GRAPH
+from tunewright.cuda.driver import CudaCard, CudaFunction, CudaMemory, LaunchGraph
 from tunewright.cuda.launch import CudaLaunch
 from tunewright.cuda.nvcc import CudaBuild
 from tunewright.cuda.resources import LaunchShape
 from tunewright.errors import SignatureError
 from tunewright.model.signature import Parameter
 
-WARM_UPS = 3
-"""Launches before a capture."""
-
 GRAPH_LAUNCHES = 64
-"""Launches of a graph: so many that replaying the next takes the host less time than they take the card."""
+"""Most launches of a graph."""
 
 C_TYPES: dict[str, type[Any]] = {
     "u8": ctypes.c_uint8, "s8": ctypes.c_int8, "b8": ctypes.c_uint8, "u16": ctypes.c_uint16, "s16": ctypes.c_int16,
@@ -53,20 +50,22 @@ class CardCall:
         launch.card.make_current()
         self._memory: dict[int, CudaMemory] = {}
         self._values = [
-            self._pass(number, value, parameter.type)
+            self._pass(number, value, parameter)
             for number, (value, parameter) in enumerate(zip(launch.arguments(args), launch.taken, strict=True))
         ]
 
-    def _pass(self, number: int, value: Any, kind: str) -> Any:
+    def _pass(self, number: int, value: Any, taken: Any) -> Any:
         """Returns an argument as the driver takes it."""
         if isinstance(value, np.ndarray):
             if not (value.flags.c_contiguous or value.flags.f_contiguous):
                 raise SignatureError("a CUDA kernel takes dense arrays; pass np.ascontiguousarray(...)")
             self._memory[number] = CudaMemory(self._launch.card, value.nbytes)
             return ctypes.c_uint64(int(self._memory[number].address))
-        if kind not in C_TYPES:
-            raise SignatureError(f"a parameter of type {kind} cannot be passed; pass a pointer or a plain number")
-        return C_TYPES[kind](value)
+        kind = C_TYPES.get(taken.type)
+        if kind is None or ctypes.sizeof(kind) != taken.size:  # a struct or a half is an array of bytes
+            text = f"{taken.type}, {taken.size} bytes"
+            raise SignatureError(f"a parameter of type {text} cannot be passed; pass a pointer or a plain number")
+        return kind(value.item() if isinstance(value, np.generic) else value)
 
     def upload(self) -> None:
         """Copies the arrays to the card."""
@@ -87,40 +86,38 @@ class CardCall:
 
 
 class CardTimer:
-    """Times launches by events. Many are replayed from a graph, so that the host does not slow them down.
+    """Times launches by events, replayed from graphs with these events.
 
     Arrays are copied to the card before the first event, and back after the last, where results are checked.
     """
 
     def __init__(self, launch: CardLaunch, args: Sequence[Any]) -> None:
-        self.clock = EVENTS
-        self._card, self._bound, self._graph = launch.card, CardCall(launch, args), None
-        self._start, self._end = launch.card.event(), launch.card.event()
+        self.clock = GRAPH
+        self._card, self._bound = launch.card, CardCall(launch, args)
+        self._graphs: dict[int, LaunchGraph] = {}
+        self._flushed: bool | None = None
 
     def __call__(self, count: int) -> float:
-        """Returns the seconds of so many launches."""
-        card = self._card
-        if count >= GRAPH_LAUNCHES and self._graph is None:
-            self._capture()
+        """Returns the seconds of so many launches; more than fit into a graph are rounded up, and scaled."""
+        size = min(count, GRAPH_LAUNCHES)
+        rounds, graph = -(-count // size), self._graph(size)
         self._bound.upload()
-        graphs, single = divmod(count, GRAPH_LAUNCHES) if self._graph is not None else (0, count)
-        card.call("cuEventRecord", self._start, card.stream)
-        for _ in range(graphs):
-            card.call("cuGraphLaunch", self._graph, card.stream)
-        for _ in range(single):
-            self._bound.launch()
-        card.call("cuEventRecord", self._end, card.stream)
-        card.call("cuEventSynchronize", self._end)
-        seconds = float(card.call("cuEventElapsedTime", self._start, self._end)) * 1e-3
+        if self._flushed is not None:  # now, since what was copied is in the caches
+            self._card.flush(whole=self._flushed)
+            self._flushed = None
+        seconds = sum(graph.run() for _ in range(rounds)) * count / (rounds * size)
         self._bound.download()
         return seconds
 
-    def _capture(self) -> None:
-        self._bound.upload()
-        for _ in range(WARM_UPS):
+    def _graph(self, size: int) -> LaunchGraph:
+        if not self._graphs:  # the driver loads a kernel when it is first launched, which no capture may contain
+            self._bound.upload()
             self._bound.launch()
-        self._graph, self.clock = self._card.capture(self._bound.launch, GRAPH_LAUNCHES), GRAPH
+            self._bound.download()
+        if size not in self._graphs:
+            self._graphs[size] = LaunchGraph(self._card, self._bound.launch, size)
+        return self._graphs[size]
 
     def flush(self, *, whole: bool) -> None:
-        """Flushes L2, or a part of it; L1 does not outlive a launch."""
-        self._card.flush(whole=whole)
+        """Flushes L2 before the next launch, or a part of it; L1 does not outlive a launch."""
+        self._flushed = whole

@@ -24,6 +24,9 @@ LASTING = frozenset(
 )  # fmt: skip
 """Errors after which nothing works in this process any more."""
 
+IN_GRAPH = 1
+"""Makes the recording of an event a part of a captured graph (CU_EVENT_RECORD_EXTERNAL)."""
+
 FLUSH_BYTES = 256 << 20
 """Bytes that flush the caches of a card whose L2 size is not known."""
 
@@ -87,19 +90,9 @@ class CudaCard:
         attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self.call("cuFuncSetAttribute", function, attribute, size)
 
-    def event(self) -> Any:
-        """Returns an event."""
-        return self.call("cuEventCreate", 0)
-
-    def capture(self, launch: Callable[[], None], count: int) -> Any:
-        """Returns a graph of so many launches."""
-        self.call("cuStreamBeginCapture", self.stream, self._driver.CUstreamCaptureMode(1))  # of this thread
-        try:
-            for _ in range(count):
-                launch()
-        finally:
-            graph = self.call("cuStreamEndCapture", self.stream)
-        return self.call("cuGraphInstantiate", graph, 0)
+    def begin_capture(self) -> None:
+        """Keeps what this thread enqueues from now on for a graph, instead of running it."""
+        self.call("cuStreamBeginCapture", self.stream, self._driver.CUstreamCaptureMode(1))
 
     def flush(self, *, whole: bool) -> None:
         """Flushes L2 by writing twice its size, or an eighth of it."""
@@ -158,6 +151,40 @@ class CudaFunction:
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self.card.call("cuModuleUnload", self._module)
+
+
+class LaunchGraph:
+    """Launches between two events, replayed at once, so that the host does not slow them down; freed with this object.
+
+    The events are a part of the graph: the time until the host has enqueued the first launch does not count.
+    """
+
+    def __init__(self, card: CudaCard, launch: Callable[[], None], count: int) -> None:
+        self._card = card
+        self._start, self._end = (card.call("cuEventCreate", 0) for _ in range(2))
+        card.begin_capture()
+        try:
+            card.call("cuEventRecordWithFlags", self._start, card.stream, IN_GRAPH)
+            for _ in range(count):
+                launch()
+            card.call("cuEventRecordWithFlags", self._end, card.stream, IN_GRAPH)
+        finally:
+            captured = card.call("cuStreamEndCapture", card.stream)
+        self._graph = card.call("cuGraphInstantiate", captured, 0)
+        card.call("cuGraphDestroy", captured)
+
+    def run(self) -> float:
+        """Runs the launches, waits for them, and returns their seconds."""
+        card = self._card
+        card.call("cuGraphLaunch", self._graph, card.stream)
+        card.call("cuEventSynchronize", self._end)
+        return float(card.call("cuEventElapsedTime", self._start, self._end)) * 1e-3
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self._card.call("cuGraphExecDestroy", self._graph)
+            self._card.call("cuEventDestroy", self._start)
+            self._card.call("cuEventDestroy", self._end)
 
 
 @cache

@@ -16,6 +16,9 @@ from tunewright.errors import BackendError, PluginError
 HOST_FLAG = re.compile(r"-O[0-3]")
 """Flags of nvcc that are for the host's code, which NVRTC does not have."""
 
+PTXAS_OPTIONS = ("-Xptxas", "--ptxas-options")
+"""Options whose value is the next word."""
+
 
 class Nvrtc(msgspec.Struct, frozen=True):
     """NVRTC of some version."""
@@ -66,7 +69,11 @@ class _Program:
     def compile(self) -> str:
         """Compiles, and returns what the compiler says."""
         folders = [f"-I{self._request.source.parent}"]  # as nvcc does it
-        options = [option for option in self._request.options if not HOST_FLAG.fullmatch(option)]
+        words = self._request.options
+        options = [
+            word for before, word in zip(("", *words), words, strict=False)
+            if before in PTXAS_OPTIONS or not HOST_FLAG.fullmatch(word)
+        ]  # fmt: skip
         given = [f"-arch={self._request.arch}", "-lineinfo", "--ptxas-options=-v", *options, *folders]
         status = _library().nvrtcCompileProgram(self._program, len(given), [option.encode() for option in given])[0]
         self.failed = bool(status.value)

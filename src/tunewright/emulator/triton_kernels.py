@@ -92,13 +92,13 @@ def bind_call(call: TritonCall, target: str) -> CompileUnit:
     return aot.make_unit(call.function, find_target(target), ordered, named)
 
 
-def compile_unit(unit: CompileUnit, *, assembled: bool = True) -> Compiled:
-    """Compiles a bound call; unless `assembled`, no other program is started, and none says that it does not fit."""
+def compile_unit(unit: CompileUnit) -> Compiled:
+    """Compiles a bound call."""
     from tunewright.triton.static import aot  # noqa: PLC0415 - loads Triton
 
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
-        kernel = aot.compile_unit(unit, Path(scratch), assembled=assembled)
+        kernel = aot.compile_unit(unit, Path(scratch))
     names = tuple(name for name, kind in unit.source.signature.items() if kind != "constexpr")
     metadata = json.loads(kernel.metadata)
     threads = metadata.get("num_warps", kernel.warps)

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from math import inf
 from typing import Any
 
 import triton
+from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
+from tunewright.backends.gpu_targets import find_target
 from tunewright.emulator.faults import PtxError
 from tunewright.emulator.launch import Options
 from tunewright.emulator.triton_kernels import Compiled, TritonCall, bind_call, compile_unit, run_compiled
+from tunewright.errors import BackendError
 
 MOST_COMPILED = 256
 """Compiled kernels that are kept."""
@@ -26,12 +31,15 @@ MOST_COMPILED = 256
 def install(gpu: str) -> None:
     """Makes all launches of this process run in the emulator, compiled for `gpu`.
 
-    A kernel is compiled now, so that what the compiler asks other programs, such as versions, is known later. Of an
-    autotuned kernel the first config is taken, since nothing is timed.
+    The assembler, which is another program, is not started any more. A kernel is compiled now, so that what the
+    compiler asks other programs, such as versions, is known later. Of an autotuned kernel the first config that fits is
+    taken, since nothing is timed.
     """
-    compile_unit(bind_call(TritonCall(_nothing, {"place": 1}, (1,), {}), gpu), assembled=False)
+    CUDABackend.make_cubin = lambda *args: b""
+    compile_unit(bind_call(TritonCall(_nothing, {"place": 1}, (1,), {}), gpu))
     JITFunction.run = _make_run(gpu)
-    Autotuner._bench = lambda self, *args, config, **more: [1.0] * 3
+    Autotuner._bench = _bench
+    Autotuner.check_disk_cache = lambda self, key, configs, bench: bool(bench())
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -39,9 +47,18 @@ def _nothing(place) -> None:  # type: ignore[no-untyped-def]
     pass
 
 
+def _bench(tuner: Any, *args: Any, config: Any, **named: Any) -> list[float]:
+    """Returns equal times for all configs that can be launched."""
+    try:
+        tuner.fn.run(*args, **{**named, **config.all_kwargs(), "warmup": True})
+    except (BackendError, OutOfResources):
+        return [inf] * 3
+    return [1.0] * 3
+
+
 def _make_run(gpu: str) -> Callable[..., None]:
     compiled: dict[str, Compiled] = {}
-    numbers = count()
+    numbers, most = count(), find_target(gpu).shared_block
 
     def run(function: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
         call = _bind(function, args, grid, named)
@@ -49,7 +66,9 @@ def _make_run(gpu: str) -> Callable[..., None]:
         if unit.key not in compiled:
             if len(compiled) >= MOST_COMPILED:
                 compiled.clear()
-            compiled[unit.key] = compile_unit(unit, assembled=False)
+            compiled[unit.key] = compile_unit(unit)
+        if (shared := compiled[unit.key].shared) > most:
+            raise OutOfResources(shared, most, "shared memory")
         if not warmup:
             _execute(compiled[unit.key], call, next(numbers))
 

@@ -10,17 +10,16 @@ from typing import Any
 
 import msgspec
 
-from tunewright.errors import DeviceLost, TunewrightError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.measure import race
 from tunewright.measure.audit import AuditedSampler, AuditSchedule, HurriedSchedule, audited_draws, new_draw
 from tunewright.measure.clock import use_clock, use_same_clock
+from tunewright.measure.failures import FinalistFailed, blaming, failure_of, naming
 from tunewright.measure.noise import ConditionsMonitor
 from tunewright.model.trial import (
     CLEARLY_FASTER,
     Failure,
     Incumbent,
-    Kind,
     Outcome,
     Stage,
     Timing,
@@ -178,7 +177,7 @@ class Evaluator:
         if rival is None or incumbent is None:
             timing = self._time_alone(sampler)
         else:
-            timing = self._time_against(rival, incumbent.seconds, sampler)
+            timing = self._time_against(rival, incumbent, sampler)
         sampler.finish(FEW_LAUNCHES)
         return timing
 
@@ -205,9 +204,10 @@ class Evaluator:
     def _hurried_schedule(self, launch_seconds: float, last: int) -> AuditSchedule:
         return HurriedSchedule(self.workload.oracle_seconds, launch_seconds, last, verified=self.options.verified)
 
-    def _time_against(self, rival: Candidate, rival_seconds: float, sampler: AuditedSampler) -> Timing:
+    def _time_against(self, rival: Candidate, incumbent: _Incumbent, sampler: AuditedSampler) -> Timing:
         clocks = [timer.clock for timer in rival.timers]
-        samplers = [self._sampler(rival, sampler.schedule, audited=False), sampler]
+        rival_sampler = self._sampler(rival, sampler.schedule, audited=False)
+        samplers: list[Callable[[], float]] = [blaming(incumbent.config, rival_sampler), sampler]
         clock = use_same_clock([*rival.timers, *sampler.candidate.timers])
         result = race.run_race(samplers, self._race_options(QUICK_RACE, clock))
         ratio = result.ratio(1, 0)[0]
@@ -222,7 +222,7 @@ class Evaluator:
         for timer, own in zip(rival.timers, clocks, strict=True):
             if timer.clock != own:
                 use_clock([timer], own)  # it switched to this candidate's clock, which the next may not need
-        return Timing(result.standings[1].samples, clock, ratio, rival_seconds)
+        return Timing(result.standings[1].samples, clock, ratio, incumbent.seconds)
 
     def _time_alone(self, sampler: AuditedSampler) -> Timing:
         """Takes as many samples as a race among equals would."""
@@ -282,14 +282,14 @@ class Evaluator:
                 samplers = {number: self._sampler(finalists.ready[number], schedule) for number in finalists.numbers}
                 try:
                     result = race.run_race(
-                        [_naming(number, sampler) for number, sampler in samplers.items()],
+                        [naming(number, sampler) for number, sampler in samplers.items()],
                         self._race_options(options, clock),
                         protected=[finalists.numbers.index(i) for i in protected if i in finalists.numbers],
                     )
                     for standing, (number, sampler) in zip(result.standings, samplers.items(), strict=True):
                         if standing.left is None:
-                            _naming(number, partial(sampler.finish, MANY_LAUNCHES))()
-                except _CandidateFailed as failed:
+                            naming(number, partial(sampler.finish, MANY_LAUNCHES))()
+                except FinalistFailed as failed:
                     finalists.drop(failed.number, failed.error, Stage.TIME)
                     continue
                 conditions = monitor.stop(result.standings[result.leader].samples)
@@ -366,35 +366,3 @@ class _Finalists:
 
 def _was_launched_once(candidate: Candidate) -> bool:
     return bool(getattr(candidate, "was_launched_once", False))
-
-
-def failure_of(error: Exception, stage: Stage, config: Config) -> Failure:
-    """Returns the failure that an error of a config is; raises DeviceLost if no other config can be tried either."""
-    if isinstance(error, DeviceLost):
-        raise error.blaming(config)
-    reason = str(error) if isinstance(error, TunewrightError) else f"{type(error).__name__}: {error}".strip()
-    if isinstance(error, WrongResult):
-        return Failure(stage, Kind.WRONG, reason)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return Failure(stage, Kind.MEMORY, reason)
-    return Failure(stage, Kind.REFUSED if stage in (Stage.BUILD, Stage.LOAD) else Kind.RAISED, reason)
-
-
-class _CandidateFailed(TunewrightError):
-    """Raised in a race when a candidate fails that worked in its trial."""
-
-    def __init__(self, number: int, error: Exception) -> None:
-        super().__init__(str(error))
-        self.number, self.error = number, error
-
-
-def _naming(number: int, call: Callable[[], Any]) -> Callable[[], Any]:
-    """Wraps a call of a candidate so that its failure names the candidate."""
-
-    def numbered() -> Any:
-        try:
-            return call()
-        except Exception as error:
-            raise _CandidateFailed(number, error) from error
-
-    return numbered

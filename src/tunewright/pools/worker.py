@@ -357,7 +357,12 @@ class Worker:
             limit = f"{self.attempt.limits.memory >> 20:,} MiB, which `memory_mb` allows"
             return self._failed_trial(Kind.CRASHED, f"it wrote a file of more than {limit}")
         memory = self._process.memory_reason(self.attempt.limits.memory)
-        return self._failed_trial(Kind.MEMORY if memory else Kind.CRASHED, memory or f"{exit_text}{tail}")
+        trial = self._failed_trial(Kind.MEMORY if memory else Kind.CRASHED, memory or f"{exit_text}{tail}")
+        if self.turn in (None, trial.config):
+            return trial
+        log.warning("%s ended a worker in the trial of %s: %s", self.turn, trial.config, exit_text)
+        stopped = Failure(Stage.TIME, Kind.STOPPED, "another config ended its worker")
+        return msgspec.structs.replace(trial, outcome=stopped)
 
     def _failed_trial(self, kind: Kind, reason: str) -> Trial:
         self.retired = True

@@ -164,6 +164,7 @@ def serve(
                 message = WorkerMessage(race=evaluator.race(task.race.configs, task.race.options, task.race.protected))
         except DeviceLost as lost:
             if lost.config is not None:
+                link.send(WorkerMessage(turn=lost.config))
                 _end_process(lost.reason)
             link.send(WorkerMessage(broken=str(lost)))
             return

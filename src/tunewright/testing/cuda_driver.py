@@ -27,6 +27,9 @@ from tunewright.emulator.launch import EVERYTHING
 from tunewright.emulator.ptx_text import Module, parse_module
 from tunewright.errors import TunewrightError
 
+HOST_SECONDS = 5e-6
+"""What a launch costs the host, unless it is in a graph."""
+
 SUCCESS, INVALID_VALUE, NO_BINARY, LOST = 0, 1, 209, 700
 NAME = b"Emulated GPU"
 MAJOR, MINOR, L2_SIZE = 75, 76, 38
@@ -70,15 +73,29 @@ class CudaDriver:
     def __init__(self, builds: Path, seconds: Seconds, capability: tuple[int, int] = (8, 0)) -> None:
         self._builds, self._seconds, self._capability = builds, seconds, capability
         self.launches: list[FakeLaunch] = []
-        self.now, self.lost = 0.0, False
+        self.now, self.lost, self._last = 0.0, False, 0x1000
         self._objects: dict[int, Any] = {}
         self._memory: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
         self._captured: list[Callable[[], None]] | None = None
+        self.history: list[str] = []
+
+    @property
+    def live(self) -> int:
+        """How many handles are in use."""
+        return len(self._objects)
 
     def _add(self, value: Any) -> int:
-        handle = 0x1000 + len(self._objects)
-        self._objects[handle] = value
-        return handle
+        self._last += 1
+        self._objects[self._last] = value
+        return self._last
+
+    def destroy(self, handle: int) -> None:
+        """Ends the use of a handle."""
+        del self._objects[handle]
+
+    def instantiate(self, graph: int, flags: int) -> int:
+        """Returns an executable copy of a graph."""
+        return self._add(list(self._objects[graph]))
 
     def device_name(self, name: int, size: int, device: int) -> None:
         """Copies the name of the card."""
@@ -116,10 +133,12 @@ class CudaDriver:
     def copy(self, to: int, source: int, size: int) -> None:
         """Copies between the host and the card, which are one memory."""
         self.synchronize()
+        self.history.append("copy")
         ctypes.memmove(to, source, size)
 
     def fill(self, address: int, value: int, size: int, stream: int) -> None:
         """Fills memory."""
+        self.history.append("fill")
         ctypes.memset(address, value, size)
 
     def synchronize(self, *_: int) -> None:
@@ -137,13 +156,20 @@ class CudaDriver:
         return self._add(captured)
 
     def launch_graph(self, graph: int, stream: int) -> None:
-        """Executes all launches of a graph."""
-        for launch in self._objects[self._objects[graph]]:
-            launch()
+        """Executes all launches of a graph, and notes the times of its events."""
+        for step in self._objects[graph]:
+            step()
 
-    def record(self, event: int, stream: int) -> None:
-        """Notes the time."""
-        self._objects[event] = self.now
+    def record(self, event: int, stream: int, flags: int) -> None:
+        """Notes the time, now or in a graph."""
+
+        def note() -> None:
+            self._objects[event] = self.now
+
+        if self._captured is None:
+            note()
+        else:
+            self._captured.append(note)
 
     def elapsed(self, start: int, end: int) -> float:
         """Returns the milliseconds between two events."""
@@ -160,12 +186,14 @@ class CudaDriver:
             self._execute(module, launch, values)
 
         if self._captured is None:
+            self.now += HOST_SECONDS
             execute()
         else:
             self._captured.append(execute)
 
     def _execute(self, module: Module, launch: FakeLaunch, values: list[int | float]) -> None:
         self.launches.append(launch)
+        self.history.append("launch")
         self.now += self._seconds(launch)
         args = [self._memory.get(value, value) if isinstance(value, int) else value for value in values]
         shape = GridLaunch(launch.grid, launch.block, launch.shared)
@@ -238,11 +266,14 @@ def _functions(driver: CudaDriver) -> dict[str, Any]:
         "cuStreamEndCapture": plain(
             lambda stream, to: _write(to, driver.end_capture(stream)), handle, POINTER(c_uint64)
         ),
-        "cuGraphInstantiate": getter(lambda graph, flags: new(graph), c_uint64, handle, c_ulonglong),
-        "cuGraphInstantiateWithFlags": getter(lambda graph, flags: new(graph), c_uint64, handle, c_ulonglong),
+        "cuGraphInstantiate": getter(driver.instantiate, c_uint64, handle, c_ulonglong),
+        "cuGraphInstantiateWithFlags": getter(driver.instantiate, c_uint64, handle, c_ulonglong),
+        "cuGraphDestroy": plain(driver.destroy, handle),
+        "cuGraphExecDestroy": plain(driver.destroy, handle),
         "cuGraphLaunch": plain(driver.launch_graph, handle, handle),
         "cuEventCreate": getter(lambda flags: new(0.0), c_uint64, c_uint),
-        "cuEventRecord": plain(driver.record, handle, handle),
+        "cuEventRecordWithFlags": plain(driver.record, handle, handle, c_uint),
+        "cuEventDestroy": plain(driver.destroy, handle),
         "cuEventSynchronize": plain(driver.synchronize, handle),
         "cuEventElapsedTime": getter(driver.elapsed, c_float, handle, handle),
         "cuLaunchKernel": plain(driver.launch, handle, *[c_uint] * 7, handle, handle, handle),

@@ -33,7 +33,7 @@ from tunewright.torch.inductor.dead_code import pruning
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
-from tunewright.torch.process_state import ProcessState
+from tunewright.torch.process_state import ProcessState, held_state
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.saved_graph import GraphSnapshot
 from tunewright.torch.sizes import SeveralSizes
@@ -52,6 +52,9 @@ Tune = Literal["background", "now"]
 NAME = "torch.graph"
 BUDGET, EACH = "8,20m", "8,5m"
 """What a search may spend on a graph, and on each matrix product and padding in it."""
+
+PRUNING_PASS = "post_grad_custom_post_pass"
+"""The setting that takes our pass; a pass of the user stays."""
 
 SAMPLE_SECONDS, TIME_FACTOR = 0.04, 3.0
 """Minimum seconds of a sample of a graph, and how much longer than usual its races take: weights fill the caches,
@@ -121,7 +124,7 @@ class TuningBackend:
             self._tell(reason)
             return graphs.compile_graph(graph, inputs, {**self.untuned_options, **(options or {})})
         self.graphs += 1
-        tuner = GraphTuner(self, captured, graphs.changed_settings() | dict(options or {}))
+        tuner = GraphTuner(self, captured, dict(options or {}))
         return tuner.compile() if self.graph_resolver.tunes else tuner.serve()
 
     def missed(self) -> bool:
@@ -272,14 +275,11 @@ class GraphTuner:
         return GraphTuner(self._backend, captured, self._options)._build(config)
 
     def _compile_module(self, module: Any, inputs: Sequence[Any], config: Config) -> CompiledGraph:
-        settings = {
-            **graph_space.settings(config),
-            "post_grad_custom_post_pass": self._backend.pruning,
-            **self._options,
-        }
         selector = GemmSelector(self._backend.part_resolver)
         tuned = config["products"] == graph_space.CHOSEN
-        with gemms.select_gemms(selector) if tuned else nullcontext():
+        with held_state() as state, gemms.select_gemms(selector) if tuned else nullcontext():
+            pruned = {} if PRUNING_PASS in state.inductor else {PRUNING_PASS: self._backend.pruning}
+            settings = {**graph_space.settings(config), **pruned, **self._options}
             decided_by = self._resolver.decision_digest(self.problem, [self.name])
             return graphs.compile_graph(module, inputs, settings, decided_by)
 

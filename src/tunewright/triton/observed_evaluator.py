@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tunewright.measure.evaluator import FEW_LAUNCHES, Evaluator, StageListener, failure_of
+from tunewright.measure.evaluator import FEW_LAUNCHES, Evaluator, StageListener
+from tunewright.measure.failures import failure_of
 from tunewright.measure.race import Race, RaceOptions
 from tunewright.model.trial import Failure, Stage, Timing, Trial, TrialRequest
 from tunewright.ports.candidate import Candidate, WrongResult

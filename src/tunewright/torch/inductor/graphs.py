@@ -51,10 +51,23 @@ def changed_settings() -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != entries[name].default}
 
 
+def change_settings(settings: Mapping[str, Any]) -> None:
+    """Changes settings of Inductor for this process; one that was sent is a tuple again if its default is one."""
+    config, entries = hook(_SETTINGS), hook(f"{_SETTINGS}._config")
+    for name, value in settings.items():
+        is_tuple = isinstance(value, list) and isinstance(entries[name].default, tuple)
+        setattr(config, name, tuple(value) if is_tuple else value)
+
+
 def describe_setting(value: Any) -> str:
     """Returns a setting as text that is the same in every process; of code, its name and its own identifier."""
-    if value is None or isinstance(value, Mapping | list | tuple | set | bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float | str):
         return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {describe_setting(value[name])}" for name in sorted(value, key=str)) + "}"
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = map(describe_setting, value)
+        return "[" + ", ".join(parts if isinstance(value, list | tuple) else sorted(parts)) + "]"
     own = f" {value.uuid()!r}" if hasattr(value, "uuid") else ""
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}{own}"

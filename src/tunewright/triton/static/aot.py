@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import triton
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.cache import get_cache_key
 from triton.runtime.jit import create_function_from_signature
@@ -84,12 +82,9 @@ def make_unit(function: Any, target: TargetSpec, args: Sequence[Any], settings: 
     return CompileUnit(target, source, options, hashlib.sha256(key.encode()).hexdigest())
 
 
-def compile_unit(unit: CompileUnit, scratch: Path, *, assembled: bool = True) -> CompiledKernel:
-    """Compiles a unit; temporary files of Triton go to `scratch`.
-
-    Unless `assembled`, it ends with the PTX: the assembler, which is another program, is not started.
-    """
-    with knobs.cache.scope(), nullcontext() if assembled else _without_assembler():
+def compile_unit(unit: CompileUnit, scratch: Path) -> CompiledKernel:
+    """Compiles a unit; temporary files of Triton go to `scratch`."""
+    with knobs.cache.scope():
         knobs.cache.dir = str(scratch)
         try:
             kernel = triton.compile(unit.source, target=_gpu_target(unit.target), options=unit.options.__dict__)
@@ -112,17 +107,6 @@ def compile_unit(unit: CompileUnit, scratch: Path, *, assembled: bool = True) ->
         tensor_columns=getattr(kernel.metadata, "tmem_size", None) or 0,
         warps=kernel.metadata.num_warps,
     )
-
-
-@contextmanager
-def _without_assembler() -> Iterator[None]:
-    """Lets what is compiled in this process for NVIDIA's GPUs have no machine code."""
-    assemble = CUDABackend.make_cubin
-    CUDABackend.make_cubin = lambda *args: b""
-    try:
-        yield
-    finally:
-        CUDABackend.make_cubin = assemble
 
 
 def cache_environment() -> dict[str, str]:
