@@ -25,7 +25,7 @@ LOGS = ROOT / "build" / "matrix"
 PYTHON = "3.11"
 """For torch and Triton."""
 
-TOOLS = ("hypothesis", "pytest", "pytest-rerunfailures")
+TOOLS = ("hypothesis", "pytest", "pytest-rerunfailures", "pytest-xdist")
 """What tests need, at the versions that the dependency group `dev` asks for."""
 
 LIGHT = ("bundle", "plot", "postgres", "redis", "replay")
@@ -142,8 +142,9 @@ def test(environment: Environment, *, folder: Path) -> Row:
 def _test(environment: Environment, python: Path, row: Row, folder: Path) -> None:
     log, report = folder / f"{row.name}.log", folder / f"{row.name}.xml"
     report.unlink(missing_ok=True)
-    command = [str(python), "-m", "pytest", "-m", "not slow", *environment.tests, f"--junitxml={report}"]
-    command += ["-p", "no:cacheprovider"]
+    # Tests of real time need the machine for themselves, and say nothing about a version.
+    command = [str(python), "-m", "pytest", "-m", "not slow and not clock", *environment.tests]
+    command += [f"--junitxml={report}", "-p", "no:cacheprovider", "-n", "auto", "--dist", "loadfile"]
     place = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": str(python.parent.parent)}
     with log.open("wb") as output:
         ended = processes.run(

@@ -18,6 +18,7 @@ def tested(tmp_path, monkeypatch):
     """Run tests as the matrix does, in this environment; the row."""
     monkeypatch.setattr(matrix_run, "made", lambda environment: Path(sys.executable))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # starts sooner
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
 
     def test(code: str, limit: float = 600.0):
         (tmp_path / "test_some.py").write_text(code)
