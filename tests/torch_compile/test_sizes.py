@@ -60,10 +60,11 @@ def test_a_size_at_which_the_graph_does_not_run_is_left_out() -> None:
 
 
 def test_a_candidate_that_is_wrong_at_another_size_is_found(tmp_path) -> None:
-    session, kinds = Session(store=MemoryStore(), mode="tune", cache=str(tmp_path)), []
+    kinds: list = []
+    backend = TuningBackend(Session(store=MemoryStore(), mode="tune", cache=str(tmp_path)))
 
     def judge(captured):
-        tuner = GraphTuner(TuningBackend(session), captured, {})
+        tuner = GraphTuner(backend, captured, {})
         evaluator = tuner._evaluator()
         kinds.append(evaluator(TrialRequest(EAGER)).works)
         right = captured.graph
