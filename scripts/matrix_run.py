@@ -28,7 +28,7 @@ PYTHON = "3.11"
 TOOLS = ("hypothesis", "pytest", "pytest-rerunfailures", "pytest-xdist")
 """What tests need, at the versions that the dependency group `dev` asks for."""
 
-LIGHT = ("bundle", "plot", "postgres", "redis", "replay")
+LIGHT = ("bundle", "http", "notebook", "plot", "postgres", "redis", "replay")
 """Extras that are installed everywhere: their wheels are small, and the tests of stores and reports use them."""
 
 CORE = (

@@ -40,6 +40,7 @@ def test_a_call_that_is_not_decided_is_explained_and_not_tuned(double) -> None:
 
 
 def test_trials_are_those_of_the_search(double) -> None:
+    pytest.importorskip("pandas")
     frame = double.trials(np.ones(3))
     assert len(frame) == 3
     assert sorted(frame["step"]) == [1, 2, 3]

@@ -60,8 +60,9 @@ class FileShelf:
 
     def clear(self, namespace, *, keep=0):
         with self._connected() as db:
-            kept = "SELECT id FROM shelves WHERE shelf=?1 ORDER BY id DESC LIMIT ?2"
-            return db.execute(f"DELETE FROM shelves WHERE shelf=?1 AND id NOT IN ({kept})", (namespace, keep)).rowcount
+            kept = "SELECT id FROM shelves WHERE shelf=? ORDER BY id DESC LIMIT ?"
+            dropped = f"DELETE FROM shelves WHERE shelf=? AND id NOT IN ({kept})"
+            return db.execute(dropped, (namespace, namespace, keep)).rowcount
 
     def claim(self, name, owner, seconds):
         now = time.time()
