@@ -1,6 +1,5 @@
 """Results are checked where they are timed: on new contents, at moments that nobody can foresee."""
 
-import itertools
 import sys
 import time
 
@@ -46,21 +45,23 @@ def remembering(key):
 
 
 def first_calls(count):
-    calls = itertools.count()
+    calls = []  # a worker gets it by value, which a counter of itertools does not support from Python 3.14 on
 
     def kernel(a, b, c):
-        if next(calls) < count:
+        calls.append(1)
+        if len(calls) <= count:
             np.matmul(a, b, out=c)
 
     return kernel
 
 
 def every(count):
-    calls = itertools.count(1)
+    calls = []
 
     def kernel(a, b, c):
+        calls.append(1)
         np.matmul(a, b, out=c)
-        if next(calls) % count == 0:
+        if len(calls) % count == 0:
             c[0] = 0
 
     return kernel

@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def plant_sqlite(path, body: bytes) -> None:
     SqliteStore(path).get(KEY)  # which creates the tables
     digest = bytes.fromhex(KEY.digest)
     row = (digest, KEY.kernel, related_prefix(KEY), 1, 0.0, checksum(body, digest), body)
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
@@ -139,7 +140,7 @@ def test_a_kernel_runs_in_every_mode(tmp_path, mode) -> None:
     body = b'{"decision":{"config":{"step":[1]},' + key.record_end
     SqliteStore(location).get(key)
     digest = bytes.fromhex(key.digest)
-    with sqlite3.connect(location) as raw:
+    with closing(sqlite3.connect(location)) as raw, raw:
         row = (digest, key.kernel, related_prefix(key), 1, 0.0, checksum(body, digest), body)
         raw.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     for _ in range(2):
@@ -176,7 +177,7 @@ def test_a_malformed_trial_is_skipped(tmp_path, name) -> None:
     store = SqliteStore(path)
     store.record(KEY, [TIMED])
     body = TRIALS[name]
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         row = (1, 0.0, checksum(body, bytes.fromhex(KEY.digest)), body)
         raw.execute("INSERT INTO trials (problem, at, seal, body) VALUES (?, ?, ?, ?)", row)
     store.record(KEY, [TIMED])
