@@ -55,13 +55,14 @@ def args():
     return np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
 
 
-def test_a_template_with_a_header_is_compiled_and_executed(declare, args) -> None:
-    scale = declare(flags="-O3 --use_fast_math")
+@pytest.mark.parametrize("flags", ["-O3 --use_fast_math", "-Xptxas -O2"])  # the first is for the host, the last is not
+def test_a_template_with_a_header_is_compiled_and_executed(declare, args, flags) -> None:
+    scale = declare(flags=flags)
     scale(*args, WIDTH=64, OFFSET=3)
     assert (args[1] == 2 * args[0] + 3).all()
     toolchain = scale.problem(args).key.toolchain
     assert toolchain["nvrtc"].split(".")[0].isdigit()
-    assert toolchain["nvrtc flags"] == "-O3 --use_fast_math"
+    assert toolchain["nvrtc flags"] == flags
 
 
 def test_resources_are_those_that_ptxas_reports(declare, args) -> None:

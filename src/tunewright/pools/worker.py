@@ -360,8 +360,8 @@ class Worker:
         trial = self._failed_trial(Kind.MEMORY if memory else Kind.CRASHED, memory or f"{exit_text}{tail}")
         if self.turn in (None, trial.config):
             return trial
-        log.warning("%s ended a worker in the trial of %s: %s", self.turn, trial.config, exit_text)
-        stopped = Failure(Stage.TIME, Kind.STOPPED, "another config ended its worker")
+        log.info("%s is not tried: %s ended its worker (%s)", trial.config, self.turn, exit_text)
+        stopped = Failure(Stage.TIME, Kind.STOPPED, f"{self.turn} ended its worker")
         return msgspec.structs.replace(trial, outcome=stopped)
 
     def _failed_trial(self, kind: Kind, reason: str) -> Trial:
