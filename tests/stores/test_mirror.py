@@ -1,5 +1,6 @@
 """A remote that is slow, dead, or back again: nothing waits, nothing is lost."""
 
+import gc
 import time
 
 import pytest
@@ -232,6 +233,22 @@ def test_a_real_remote_dies_in_between_and_nothing_is_lost(tmp_path) -> None:
         fresh = RedisStore.at(server.location)
         assert fresh.get_many([KEY, CONV.key]) == {KEY: DECISION, CONV.key: CONV}
         assert list(fresh.trials(KEY)) == [TIMED]
+
+
+def test_connections_are_closed_with_their_store_even_if_it_failed(tmp_path, monkeypatch) -> None:
+    left_open: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", left_open.append)
+    with servers.redis(tmp_path / "files") as server:
+        store = MirrorStore(CircuitBreakerStore(RedisStore.at(server.location)), MemoryStore())
+        store.put(DECISION)
+        server.kill()
+        store.put(CONV)  # the traceback of what fails here holds the store in a cycle
+        server.start()
+        other = RedisStore.at(server.location)
+        other.put(CONV)
+        del store, other
+        gc.collect()
+    assert left_open == []
 
 
 def test_a_frozen_remote_is_asked_once_and_then_left_alone(tmp_path, monkeypatch) -> None:

@@ -363,6 +363,21 @@ def test_a_child_is_set_as_its_parent_is(line, changes) -> None:
     assert done.stdout.decode().strip() == str(changes)
 
 
+def test_variables_that_set_what_inductor_does_are_in_the_key_and_others_are_not(monkeypatch) -> None:
+    before = ProcessState.read().changes()
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
+    for name in (
+        "CACHE_DIR",
+        "COMPILE_THREADS",
+        "FX_GRAPH_CACHE",
+        "WORKER_START",
+        "PROFILE_OUTPUT",
+        "FILE_LOCK_TIMEOUT",
+    ):
+        monkeypatch.setenv(f"TORCHINDUCTOR_{name}", "3")
+    assert ProcessState.read().changes() == before | {"TORCHINDUCTOR_MAX_AUTOTUNE": "1"}
+
+
 def test_settings_are_described_alike_in_every_process() -> None:
     assert (
         graphs.describe_setting({"b": {3, 1}, "a": (1, [small, None])})

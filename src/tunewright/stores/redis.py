@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -86,6 +87,7 @@ class RedisStore(RedisLog):
             pool = self._redis.connection_pool
             pool.connection_class(**pool.connection_kwargs)  # does not connect, but rejects unknown options
             self._seconds = float(pool.connection_kwargs["socket_timeout"])
+            weakref.finalize(self, pool.disconnect)
         except (ValueError, TypeError):
             # The message of the library may repeat the password.
             raise StoreError(

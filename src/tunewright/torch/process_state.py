@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -15,11 +17,18 @@ from tunewright.torch.inductor import graphs
 EXACT = "ieee"
 """The precision of float32 unless it is set; PyTorch says "none" then, too."""
 
+_VARIABLE = "TORCHINDUCTOR_"
+"""Variables of the environment that begin with it are the defaults of Inductor's settings."""
+
+_NO_CODE = re.compile("CACHE|COMPILE_THREADS|WORKER|LOG|TIMEOUT|DEBUG|PROFILE|PROTON|METRIC|DISPLAYED|REPORT|SAVE_ARGS")
+"""Variables with such a word in their names say where things are kept, logged or compiled, not which code is made."""
+
 
 class ProcessState(msgspec.Struct, frozen=True):
     """Settings on which times and results of every model depend; the defaults are those of PyTorch.
 
     `legacy` is the precision of products as `set_float32_matmul_precision` takes it, empty if it was set otherwise.
+    `variables` are those of Inductor in the environment, which a child process inherits.
     """
 
     matmul_precision: str = EXACT
@@ -30,6 +39,7 @@ class ProcessState(msgspec.Struct, frozen=True):
     onednn: bool = True
     legacy: str = "highest"
     inductor: dict[str, Any] = {}
+    variables: dict[str, str] = {}
 
     @classmethod
     def read(cls) -> ProcessState:
@@ -49,6 +59,7 @@ class ProcessState(msgspec.Struct, frozen=True):
             onednn=bool(onednn.enabled),
             legacy=legacy,
             inductor=graphs.changed_settings(),
+            variables=_variables(),
         )
 
     def apply(self) -> None:
@@ -67,9 +78,15 @@ class ProcessState(msgspec.Struct, frozen=True):
         """Returns what is no default, for a key."""
         usual = msgspec.structs.asdict(ProcessState(legacy=self.legacy))
         own = {name: value for name, value in msgspec.structs.asdict(self).items() if value != usual[name]}
+        own.pop("variables", None)
         settings = own.pop("inductor", {})
         named = {f"option {name}": graphs.describe_setting(value) for name, value in sorted(settings.items())}
-        return {name: str(value) for name, value in own.items()} | named
+        return {name: str(value) for name, value in own.items()} | named | self.variables
+
+
+def _variables() -> dict[str, str]:
+    variables = sorted(os.environ.items())  # noqa: TID251 - the settings of PyTorch, not ours
+    return {name: value for name, value in variables if name.startswith(_VARIABLE) and not _NO_CODE.search(name)}
 
 
 def _precision(operations: Any) -> str:
