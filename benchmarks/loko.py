@@ -1,10 +1,11 @@
-"""Leave one kernel out: choose the portfolio's settings for each kernel on the spaces of the others alone.
+"""Leave one kind out: choose the portfolio's settings for each kind of space on the others alone.
 
-    python benchmarks/loko.py [--quick] [--json] [--spaces DIR] [--seeds 8] [--out DIR]
+    python benchmarks/loko.py [--quick] [--json] [--spaces DIR] [--seeds 4] [--out DIR]
 
-Every candidate setting is replayed on every space; its score on a kernel is the mean of r25, r50 and r100 over that
-kernel's spaces and seeds. For each kernel, the candidate with the best mean over the other kernels is written to
-`loko.json`, which `search.py --only loko` uses; beside it the candidate that is best over all of them.
+Kinds are the kernels of the recordings in DIR and those of the project's own CPU spaces, whose times are drawn from the
+spread of each row. Every candidate setting is replayed on every space; its score on a kind is the mean of r25, r50,
+r100 and r200 over the kind's spaces and seeds. For each kind, the candidate with the best mean over the other kinds is
+written to `loko.json`, which `search.py --only loko` and `--only cpu` use; beside it the one that is best over all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from figures import Report, parser
-from search import LEFT_OUT, LOKO, SHARED, kernel_of, made_up, say
+from search import LEFT_OUT, LOKO, OWN, SHARED, kind_of, made_up, say
 
 from tunewright.replay.ledger import TraceLog
 from tunewright.replay.registry import ReplayedStrategy
@@ -31,63 +32,67 @@ from tunewright.replay.workers import collect_traces
 MIDDLE = {"near": 1.5, "far": 3.0}
 CANDIDATES: dict[str, dict[str, Any]] = {
     "as shipped": {},
+    "trees in every fourth proposal": {"with_trees": "nagt"},
+    "no trees": {"with_trees": ""},
     "middle scales": MIDDLE,
-    "as sure as the model": {**MIDDLE, "uncertainty_scale": 1.0},
-    "less sure": {**MIDDLE, "uncertainty_scale": 1.5},
-    "far less sure": {**MIDDLE, "uncertainty_scale": 3.0},
-    "no slope": {**MIDDLE, "slope": 0.0},
-    "gentler": {**MIDDLE, "slope": 0.3},
-    "longer scales": {"near": 2.0, "far": 4.0},
+    "less sure": {"uncertainty_scale": 1.5},
+    "no slope": {"slope": 0.0},
     "slow counts less": {**MIDDLE, "reach": 1.0},
-    "as it was": {"uncertainty_scale": 1.0, "slope": 0.3, "reach": 1.0},
 }
-AT = (25, 50, 100)
+AT = (25, 50, 100, 200)
 FIRST = 1000
 """The first seed: none that a table of results is made with."""
 
 
 def scored(origins: Sequence[RecordingFile], seeds: int, ledger: TraceLog, workers: int) -> dict[str, dict[str, float]]:
-    """The score of each candidate on each kernel."""
+    """The score of each candidate on each kind."""
     found: dict[str, dict[str, list[float]]] = {}
+    kinds = {origin.name: kind_of(origin) for origin in origins}
     for name, settings in CANDIDATES.items():
-        wanted = make_jobs(
-            origins, [ReplayedStrategy("portfolio", settings)], range(FIRST, FIRST + seeds), ReplayOptions(max(AT))
-        )
-        for trace in collect_traces(wanted, ledger, workers=workers):
+        strategy, traces = [ReplayedStrategy("portfolio", settings)], []
+        for noise in (False, True):
+            some = [origin for origin in origins if (origin.path.parent == OWN) == noise]
+            options = ReplayOptions(max(AT), noise=noise)
+            jobs = make_jobs(some, strategy, range(FIRST, FIRST + seeds), options)
+            traces += collect_traces(jobs, ledger, workers=workers) if jobs else []
+        for trace in traces:
             ratios = TraceScore.of(trace, AT).ratios
-            found.setdefault(name, {}).setdefault(trace.kernel, []).append(float(np.mean([ratios[k] for k in AT])))
-        say(f"{name}: " + ", ".join(f"{kernel} {np.mean(s):.4f}" for kernel, s in sorted(found[name].items())))
-    return {name: {kernel: float(np.mean(s)) for kernel, s in by.items()} for name, by in found.items()}
+            found.setdefault(name, {}).setdefault(kinds[trace.table], []).append(
+                float(np.mean([ratios[k] for k in AT]))
+            )
+        say(f"{name}: " + ", ".join(f"{kind} {np.mean(s):.4f}" for kind, s in sorted(found[name].items())))
+    return {name: {kind: float(np.mean(s)) for kind, s in by.items()} for name, by in found.items()}
 
 
 def chosen(scores: dict[str, dict[str, float]], without: str | None) -> str:
-    """The candidate that is best on average over all kernels but one."""
-    kernels = [kernel for kernel in next(iter(scores.values())) if kernel != without]
-    return max(scores, key=lambda name: np.mean([scores[name][kernel] for kernel in kernels]))
+    """The candidate that is best on average over all kinds but one."""
+    kinds = [kind for kind in next(iter(scores.values())) if kind != without]
+    return max(scores, key=lambda name: np.mean([scores[name][kind] for kind in kinds]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay, choose, write."""
     takes = parser(__doc__)
     takes.add_argument("--spaces", type=Path, default=SHARED / "spaces", metavar="DIR", help="recordings")
-    takes.add_argument("--seeds", type=int, help="8, or 1 if quick")
+    takes.add_argument("--seeds", type=int, help="4, or 1 if quick")
     takes.add_argument("--out", type=Path, metavar="DIR", help="keep finished runs here, and do not repeat them")
     takes.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = takes.parse_args(arguments)
     report = Report()
     with tempfile.TemporaryDirectory() as made, TraceLog(given.out or Path(made)) as ledger:
         paths = [path for path in sorted(given.spaces.glob("*.parquet")) if path.stem not in LEFT_OUT]
+        paths += sorted(OWN.glob("*.parquet"))
         origins = [RecordingFile(path) for path in paths] or made_up(Path(made))
         if given.quick:
-            origins = list({kernel_of(origin): origin for origin in origins}.values())[:2]
-        scores = scored(origins, given.seeds or (1 if given.quick else 8), ledger, given.workers)
-    kernels = sorted(next(iter(scores.values())))
-    picks = {kernel: chosen(scores, kernel if len(kernels) > 1 else None) for kernel in kernels}
+            origins = list({kind_of(origin): origin for origin in origins}.values())[:2]
+        scores = scored(origins, given.seeds or (1 if given.quick else 4), ledger, given.workers)
+    kinds = sorted(next(iter(scores.values())))
+    picks = {kind: chosen(scores, kind if len(kinds) > 1 else None) for kind in kinds}
     report.figures |= {"scores": scores, "chosen": picks, "best_over_all": chosen(scores, None)}
-    report.lines += [f"{kernel}: {picks[kernel]}, chosen without it" for kernel in kernels]
+    report.lines += [f"{kind}: {picks[kind]}, chosen without it" for kind in kinds]
     report.lines.append(f"over all: {chosen(scores, None)}")
     if not given.quick:
-        LOKO.write_text(json.dumps({kernel: CANDIDATES[picks[kernel]] for kernel in kernels}, indent=1) + "\n")
+        LOKO.write_text(json.dumps({kind: CANDIDATES[picks[kind]] for kind in kinds}, indent=1) + "\n")
     return report.finish((), as_json=given.json)
 
 

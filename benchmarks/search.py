@@ -6,15 +6,17 @@
 DIR holds recordings of real devices (NAME.parquet, NAME.json); without it, those of the project's `spaces/` are
 searched, or one that is made up. The first strategy named is judged by the goals; the others stand beside it, and so
 do Kernel Tuner's, in the same run, through the replay script in the peers' folder. A name may have settings:
-`portfolio?trees=false`. Parts:
+`portfolio?elite=1`. Parts:
 
 - from-scratch: r25 .. r200 (optimum / best so far after so many evaluations, mean over seeds and spaces), e5, e1
   (evaluations until within 5 % and 1 %, median over seeds, then over spaces), within1 (share of runs within 1 % at
   the end). Failed configs count as evaluations.
-- loko: the same where the settings used on a kernel were chosen without that kernel: `loko.json`, {kernel: settings}.
-- cpu: the same on the project's own recorded CPU spaces. Times are drawn from the spread of each row, and what counts
-  after k evaluations is the config that a final race would choose; `--exact` takes the recorded times as they are.
-  `worst_vs_best_arm` is the least lead, of any space at 100 or 200, over the best other strategy of ours.
+- loko: the same where the settings used on a kernel were chosen without that kernel: `loko.json`, {kind: settings}.
+- cpu: the same on the project's own recorded CPU spaces, each another kind. Times are drawn from the spread of each
+  row, and what counts after k evaluations is the config that a final race would choose; `--exact` takes the recorded
+  times as they are. The first strategy is judged with settings that were chosen on the other kinds (`loko.json`).
+  `worst_vs_best_arm` is its least lead, of any space at 100 or 200, over the best other strategy of ours;
+  `cpu_vs_peers` the least over Kernel Tuner's best at 50, 100 or 200, where nobody's times have noise.
 - transfer: each strategy that takes a prior is told 200 random trials from each other space of the same kernel;
   `transfer_worst` is the least gain over from-scratch of any space, at 50 or 100 evaluations.
 - batches: r at 96 evaluations one at a time, minus the same in batches of 8.
@@ -73,6 +75,7 @@ GOALS = (
     Goal("cpu_r200", ">=", 0.995),
     Goal("cpu_within1", ">=", 0.9),
     Goal("worst_vs_best_arm", ">=", -0.01),
+    Goal("cpu_vs_peers", ">=", 0.0),
     Goal("transfer_e5", "<=", 5),
     Goal("transfer_e1", "<=", 15),
     Goal("transfer_worst", ">=", -0.01),
@@ -86,13 +89,13 @@ Scores = dict[str, list[TraceScore]]
 """By strategy."""
 
 
-def settings_for(kernel: str, file: Path = LOKO) -> dict[str, Any]:
-    """What a strategy is made with on this kernel: chosen on the others alone."""
-    return dict(json.loads(file.read_text()).get(kernel, {}))
+def settings_for(kind: str, file: Path = LOKO) -> dict[str, Any]:
+    """What a strategy is made with on this kind: chosen on the others alone; the defaults if nothing was chosen."""
+    return dict(json.loads(file.read_text()).get(kind, {})) if file.is_file() else {}
 
 
 def contender(text: str) -> ReplayedStrategy:
-    """The strategy that a name with settings means, such as `portfolio?trees=false&elite=1`."""
+    """The strategy that a name with settings means, such as `portfolio?with_trees=&elite=1`."""
     name, _, settings = text.partition("?")
     pairs = (pair.partition("=") for pair in settings.split("&") if pair)
     return ReplayedStrategy(name, {key: json.loads(value) for key, _, value in pairs})
@@ -148,6 +151,11 @@ def kernel_of(origin: RecordingFile) -> str:
     return str(json.loads(origin.path.with_suffix(".json").read_text())["kernel"])
 
 
+def kind_of(origin: RecordingFile) -> str:
+    """Which kind of space a recording is of: its kernel; those of CPUs are kinds of their own."""
+    return f"cpu {kernel_of(origin)}" if origin.path.parent == OWN else kernel_of(origin)
+
+
 def told(scores: Scores, report: Report, title: str, *, each: bool = True) -> None:
     """The table of all strategies, then one for each kernel."""
     parts = {title: scores}
@@ -200,48 +208,57 @@ def by(scores: Scores, what: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def left_out(bench: Bench, part: str, origins: Sequence[RecordingFile], *, noise: bool = False) -> list[TraceScore]:
+    """The first strategy, on each kind with the settings chosen on the others."""
+    wanted: list[ReplayJob] = []
+    name = bench.names[0].partition("?")[0]
+    for origin in origins:
+        chosen = ReplayedStrategy(name, settings_for(kind_of(origin)))
+        wanted += make_jobs([origin], [chosen], range(bench.seeds), ReplayOptions(bench.budget, noise=noise))
+    return [score for some in bench.scored(bench.run(wanted, part)).values() for score in some]
+
+
 def loko(bench: Bench, report: Report) -> None:
     """The first strategy, on each kernel with the settings chosen on the others."""
-    if not LOKO.is_file():
-        report.lines.append(f"loko: there is no {LOKO.name}; write {{kernel: {{setting: value}}}} into it first\n")
-        return
-    wanted: list[ReplayJob] = []
-    for origin in bench.origins:
-        chosen = ReplayedStrategy(bench.names[0].partition("?")[0], settings_for(kernel_of(origin)))
-        wanted += make_jobs([origin], [chosen], range(bench.seeds), ReplayOptions(bench.budget))
-    traces = bench.run(wanted, "loko")
-    scores = {bench.names[0]: [score for some in bench.scored(traces).values() for score in some]}
+    scores = {bench.names[0]: left_out(bench, "loko", bench.origins)}
     told(scores, report, "settings chosen without the kernel they are used on")
     report.figures |= headline(scores[bench.names[0]], "loko_")
     report.figures["loko_by_kernel"] = by(scores, "kernel")[bench.names[0]]
 
 
 def cpu(bench: Bench, peers: Peers, report: Report, *, noise: bool) -> None:
-    """Ours on the project's own spaces of CPUs; Kernel Tuner's see the recorded times without noise."""
+    """Ours on the project's own spaces of CPUs, then beside Kernel Tuner's, without noise."""
     origins = [RecordingFile(path) for path in sorted(OWN.glob("*.parquet"))]
     if not origins:
         report.lines.append(f"cpu: there is no recording in {OWN.name}/ of the project\n")
         return
-    scores = bench.scratch("cpu", origins, noise=noise)
-    report.figures["cpu_noise"] = noise
-    every = scores | peers.scores(origins, bench.seeds, bench.budget, report)
-    told(every, report, f"CPU spaces of our own: {len(origins)}")
-    report.figures |= headline(scores[bench.names[0]], "cpu_")
-    report.figures["cpu_strategies"] = {name: plain(some) for name, some in every.items()}
-    report.figures["cpu_by_space"] = by(every, "table")
-    if (worst := worst_lead(by(scores, "table"), bench.names[0])) is not None:
-        report.figures["worst_vs_best_arm"] = worst
+    judged = f"{bench.names[0]}, settings of the other kinds"
+    scores = {judged: left_out(bench, "cpu, settings of the other kinds", origins, noise=noise)}
+    scores |= bench.scratch("cpu", origins, noise=noise)
+    told(scores, report, f"CPU spaces of our own: {len(origins)}" + (", with noise" if noise else ""))
+    report.figures |= {"cpu_noise": noise, "cpu_kinds": len(origins)} | headline(scores[judged], "cpu_")
+    report.figures["cpu_strategies"] = {name: plain(some) for name, some in scores.items()}
+    report.figures["cpu_by_space"] = by(scores, "table")
+    others = {name: some for name, some in by(scores, "table").items() if name != bench.names[0]}
+    if len(others) > 1:
+        report.figures["worst_vs_best_arm"] = min(leads(others, judged, (100, 200)).values())
+    if theirs := peers.scores(origins, bench.seeds, bench.budget, report):
+        exact = {judged: left_out(bench, "cpu, without noise", origins)} | theirs
+        told(exact, report, "beside Kernel Tuner's strategies, without noise")
+        ahead = leads(by(exact, "table"), judged, (50, 100, 200))
+        report.figures |= {"cpu_vs_peers": min(ahead.values()), "cpu_leads_over_peers": ahead}
+        report.figures["cpu_peers"] = {name: plain(some) for name, some in exact.items()}
 
 
-def worst_lead(by_space: dict[str, dict[str, Any]], judged: str) -> float | None:
-    """The least difference, of any space at 100 or 200 evaluations, to the best of the other strategies."""
-    leads = [
-        own[mark] - max(others)
+def leads(by_space: dict[str, dict[str, Any]], judged: str, marks: Sequence[int]) -> dict[str, float]:
+    """The difference to the best of the other strategies, on each space after so many evaluations."""
+    return {
+        f"{space} at {mark}": round(own[f"r{mark}"] - max(others), 4)
         for space, own in by_space[judged].items()
-        for mark in ("r100", "r200")
-        if mark in own and (others := [some[space][mark] for name, some in by_space.items() if name != judged])
-    ]
-    return round(min(leads), 4) if leads else None
+        for mark in marks
+        if f"r{mark}" in own
+        and (others := [some[space][f"r{mark}"] for name, some in by_space.items() if name != judged and space in some])
+    }
 
 
 def transfer(bench: Bench, report: Report) -> None:

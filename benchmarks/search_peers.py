@@ -2,6 +2,8 @@
 
     python benchmarks/search_peers.py [--spaces DIR] [--peers DIR] [--seeds 10]
 
+Each seed has a search space of its own: the object keeps lists of neighbors, from which later runs profit.
+
 By itself: its simulated annealing as the script runs it, all seeds on one search space, and with a search space made
 anew for each seed. The object keeps lists of neighbours that earlier runs came by, and proposes from them first.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -51,7 +54,7 @@ class Peers:
         if small := [o.name for o in origins if _rows(o) < 2 * budget]:
             report.lines.append(f"no peers on spaces of fewer than {2 * budget} configs: {', '.join(small)}\n")
             origins = [o for o in origins if o.name not in small]
-        file = (self.kept or self.scratch) / "peers.jsonl"
+        file = (self.kept or self.scratch) / "peers-own-space.jsonl"
         known = _known(file)
         missing = [o for o in origins if (o.digest, seeds, budget) not in known]
         with get_context("spawn").Pool(self.workers) as pool, file.open("a") as lines:
@@ -108,7 +111,9 @@ def load(folder: Path) -> ModuleType:
 
 
 def run_space(job: tuple[Path, Path, str, int, int]) -> tuple[str, list[dict[str, Any]]]:
-    """All their strategies on one space, which is built once; runs in a process of its own."""
+    """All their strategies on one space, which is built for each seed; runs in a process of its own."""
+    from kernel_tuner.searchspace import Searchspace
+
     scripts, spaces, name, seeds, budget = job
     script = load(scripts)
     script.BUDGETS = checkpoints(budget)
@@ -120,10 +125,15 @@ def run_space(job: tuple[Path, Path, str, int, int]) -> tuple[str, list[dict[str
             return settings in table.index
 
         table.meta["constraints"] = [FunctionConstraint(recorded)]
-    script.Table = lambda folder, name: table
-    rows = script.run_space((spaces, name, script.STRATEGIES, seeds, budget))
-    plain = [{key: value.item() if hasattr(value, "item") else value for key, value in row.items()} for row in rows]
-    return name, plain
+    replay, rows = script.KernelTunerReplay(table), []
+    for strategy in script.STRATEGIES:
+        for seed in range(seeds):
+            replay.space = Searchspace(table.parameters, table.meta["constraints"], 10**9)
+            began = time.process_time()
+            trace = replay.trace(strategy, seed, budget)
+            row = {"strategy": strategy, "cpu_s": time.process_time() - began} | script.score(table, trace)
+            rows.append({key: value.item() if hasattr(value, "item") else value for key, value in row.items()})
+    return name, rows
 
 
 def _readable(origin: RecordingFile, scratch: Path) -> Path:

@@ -63,8 +63,10 @@ def test_a_script_runs_after_its_function_was_compiled_under_another_name(tmp_pa
     script = tmp_path / "k.py"
     script.write_text(COMPILED)
     load = "import sys; from tunewright.pools.kernel_loader import load_target as l; print(l(sys.argv[1])(4))"
-    assert run("-c", load, f"{script}:twice") == "8\n"
+    (temporary := tmp_path / "temporary").mkdir()
+    assert run("-c", load, f"{script}:twice", TMPDIR=str(temporary)) == "8\n"
     assert not list(tmp_path.rglob("*.nbi"))
+    assert not list(temporary.iterdir())
     assert run(str(script)) == "8\n"
     assert list(tmp_path.rglob("*.nbi"))  # the script keeps its own
 
@@ -76,5 +78,7 @@ def test_the_variable_is_as_before_when_a_script_is_loaded(tmp_path, monkeypatch
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     if before:
         monkeypatch.setenv("NUMBA_CACHE_DIR", before)
-    assert load_target(f"{script}:folder") not in ("", before)
+    folder = load_target(f"{script}:folder")
+    assert folder not in ("", before)
+    assert not Path(folder).exists()  # nothing is left of a kernel that Numba does not compile, even by a kill
     assert os.environ.get("NUMBA_CACHE_DIR") == before

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import secrets
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +31,7 @@ def use_numba_cache(folder: Path, kind: str) -> None:
 def temporary_numba_cache() -> Iterator[None]:
     """Gives functions that are defined in the block a cache that ends with this process."""
     before = os.environ.get(VARIABLE)  # noqa: TID251 - restored below
-    _set(_temporary_folder().name)
+    _set(_temporary_folder())
     try:
         yield
     finally:
@@ -36,8 +39,14 @@ def temporary_numba_cache() -> Iterator[None]:
 
 
 @cache
-def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="tunewright-numba-", ignore_cleanup_errors=True)
+def _temporary_folder() -> str:
+    """Returns a name that nobody can guess. Numba makes the folder only if it keeps something.
+
+    A folder that was made for every kernel would stay behind wherever a process is killed.
+    """
+    folder = os.path.join(tempfile.gettempdir(), f"tunewright-numba-{secrets.token_hex(16)}")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _set(folder: str) -> None:

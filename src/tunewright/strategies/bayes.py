@@ -43,6 +43,10 @@ class BayesOptions(msgspec.Struct, frozen=True):
     """Moves of the first proposals: one knob changed (n), any knobs by one step (a), from the whole space (g)."""
     later: str = "nag"
     """Moves of later proposals, in turn."""
+    with_trees: str = "agt"
+    """The same once randomized trees count; t: around the best few and from the whole space, by both models together.
+
+    Without a t, there are no trees."""
     near: float = 1.0
     far: float = 2.0
     """Prior length scales of single knobs, and of columns made of several."""
@@ -52,10 +56,8 @@ class BayesOptions(msgspec.Struct, frozen=True):
     """Factor on the model's standard deviation: with few trials it is overconfident."""
     reach: float = 2.0
     """Log times are capped this far above the median, in units of the distance from the best to the median."""
-    trees: bool = False
-    """Whether randomized trees predict beside the Gaussian process."""
     elite: int = 3
-    """Best configs whose neighbors are candidates once the trees count."""
+    """Best configs around which both models propose."""
 
 
 class MeanFunction(Protocol):
@@ -110,7 +112,7 @@ class Bayes:
         self._pending: dict[Config, Rows] = {}
         self._fitted = 0
         self._mean = mean or PowerOfTwoMean(self._encoding, self._options.slope)
-        self._trees = TreeModel() if self._options.trees else None
+        self._trees = TreeModel() if "t" in self._options.with_trees else None
         self._expected: dict[Config, tuple[float, float]] = {}
         self._to_compare: list[tuple[int, tuple[float, float]]] = []
 
@@ -119,12 +121,13 @@ class Bayes:
         return list(islice(iter(self._next, None), count))
 
     def _next(self) -> Config | None:
-        rows = self._candidates(self._move())
+        move = self._move()
+        rows = self._candidates(move)
         if not len(rows):
             rows = self.candidates.sample(self._rng)
         if not len(rows):
             return None
-        row = self._choose(rows)
+        row = self._choose(rows, self._trees if move == "t" else None)
         config = self._space.at(row.tolist())
         if self._trees and self._trees.is_fitted:
             self._expected[config] = self._predictions(row[None])
@@ -147,6 +150,8 @@ class Bayes:
             return "g"
         proposed = len(self._logs) + len(self._pending) - self._options.first
         early, later = self._options.early, self._options.later
+        if self._trees and self._trees.weight > 0:
+            later = self._options.with_trees
         return early[proposed] if proposed < len(early) else later[proposed % len(later)]
 
     def _candidates(self, move: str) -> Rows:
@@ -155,28 +160,30 @@ class Bayes:
         best = self._rows[int(np.nanargmin(self._logs))]
         if move == "a":
             return self.candidates.adjacent(best, self._rng)
-        if not self._trees or self._trees.weight == 0:
+        if move == "n":
             return self.candidates.neighbors(best)
         order = np.argsort(np.nan_to_num(self._logs, nan=np.inf), kind="stable")[: self._options.elite]
         near = [self.candidates.neighbors(self._rows[i]) for i in order if not np.isnan(self._logs[i])]
-        return np.unique(np.concatenate(near), axis=0)
+        return np.concatenate([*near, self.candidates.sample(self._rng)])
 
-    def _choose(self, rows: Rows) -> Rows:
+    def _choose(self, rows: Rows, trees: TreeModel | None = None) -> Rows:
+        """Returns the row of the largest expected improvement, by the process or by it and the trees."""
         if self._is_random:
             return np.asarray(rows[self._rng.integers(len(rows))])
         best = self._update_model()
         scores = self._scores(rows, best, self._options.uncertainty_scale)
+        if trees:
+            scores = trees.combine(scores, self._encoding.points(rows), best)
+            return np.asarray(rows[int(scores.argmax())])
         if len(rows) == SAMPLE_SIZE:
             rows, scores = self._climb(rows, scores, best)
         return np.asarray(rows[int(scores.argmax())])
 
     def _scores(self, rows: Rows, best: float, uncertainty_scale: float) -> NDArray[np.float64]:
-        points = self._encoding.points(rows)
-        mean, spread = self._model.predict(points)
-        scores = log_improvement(
+        mean, spread = self._model.predict(self._encoding.points(rows))
+        return log_improvement(
             mean + self._mean.at(rows), spread * self._mean.uncertainty_scale * uncertainty_scale, best
         )
-        return scores if self._trees is None else self._trees.combine(scores, points, best)
 
     def _predictions(self, rows: Rows) -> tuple[float, float]:
         """Returns the values that the process and the trees predict for one row."""
