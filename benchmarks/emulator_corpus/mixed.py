@@ -203,6 +203,24 @@ add(
 
 
 @triton.jit
+def in_place_kernel(o, B: tl.constexpr):
+    at = o + tl.program_id(0) * 64 + tl.arange(0, B)  # fewer elements than threads: all warps load them
+    tl.store(at, tl.load(at) * 2 + 1)
+
+
+add(
+    Case(
+        "in_place",
+        in_place_kernel,
+        lambda: {"o": randn(4, 64)},
+        lambda meta: (4,),
+        configs(B=[16]),
+        lambda o: {"o": torch.cat([o[:, :16] * 2 + 1, o[:, 16:]], 1)},
+    )
+)
+
+
+@triton.jit
 def pipelined_kernel(x, o, n, B: tl.constexpr, STAGES: tl.constexpr):
     r = tl.program_id(0)
     acc = tl.zeros((B,), tl.float32)

@@ -6,11 +6,11 @@ import pytest
 
 import tunewright as tw
 from tunewright.backends.gpu_targets import find_target
+from tunewright.backends.grid_launch import GridLaunch
 from tunewright.cuda.nvcc import BuildRequest, explain_error, find_entry, find_nvcc
 from tunewright.cuda.resources import (
     DoesNotFit,
     KernelResources,
-    LaunchShape,
     check_resources,
     check_shape,
     parse_resources,
@@ -56,40 +56,40 @@ def test_resources_are_those_of_the_kernel_that_is_asked_for() -> None:
 
 
 def test_occupancy_counts_what_the_launch_adds() -> None:
-    shape = LaunchShape((1, 1, 1), (256, 1, 1))
+    shape = GridLaunch((1, 1, 1), (256, 1, 1))
     assert used().occupancy(SM_90, shape) == 1.0
     assert used(registers=64).occupancy(SM_90, shape) == 0.5
-    assert used(shared=100_000).occupancy(SM_90, LaunchShape((1, 1, 1), (256, 1, 1), 10_000)) == 2 * 8 / 64
+    assert used(shared=100_000).occupancy(SM_90, GridLaunch((1, 1, 1), (256, 1, 1), 10_000)) == 2 * 8 / 64
 
 
 @pytest.mark.parametrize(
     ("resources", "shape", "said"),
     [
-        (used(registers=96), LaunchShape((1, 1, 1), (1024, 1, 1)), "96 registers x 1,024 threads = 98,304 registers"),
-        (used(max_threads=128), LaunchShape((1, 1, 1), (256, 1, 1)), "256 threads, but .* at most 128; make __launch"),
-        (used(max_threads=128, exact=True), LaunchShape((1, 1, 1), (64, 1, 1)), "64 threads, but .* exactly 128"),
-        (used(shared=40_000), LaunchShape((1, 1, 1), (64, 1, 1), 200_000), "240,000 bytes of shared .* has 232,448"),
+        (used(registers=96), GridLaunch((1, 1, 1), (1024, 1, 1)), "96 registers x 1,024 threads = 98,304 registers"),
+        (used(max_threads=128), GridLaunch((1, 1, 1), (256, 1, 1)), "256 threads, but .* at most 128; make __launch"),
+        (used(max_threads=128, exact=True), GridLaunch((1, 1, 1), (64, 1, 1)), "64 threads, but .* exactly 128"),
+        (used(shared=40_000), GridLaunch((1, 1, 1), (64, 1, 1), 200_000), "240,000 bytes of shared .* has 232,448"),
     ],
 )
 def test_a_compiled_kernel_that_no_launch_takes_does_not_fit(resources, shape, said) -> None:
     with pytest.raises(DoesNotFit, match=said):
         check_resources(resources, shape, SM_90)
-    check_resources(used(max_threads=1024, spill_stores=400), LaunchShape((1, 1, 1), (1024, 1, 1)), SM_90)
+    check_resources(used(max_threads=1024, spill_stores=400), GridLaunch((1, 1, 1), (1024, 1, 1)), SM_90)
 
 
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        (LaunchShape((1, 1, 1), (64, 32, 1)), "64 x 32 x 1 = 2,048 threads is too large"),
-        (LaunchShape((1, 1, 1), (1, 1, 65)), "is too large: .* 1,024 x 1,024 x 64"),
-        (LaunchShape((1, 70_000, 1), (32, 1, 1)), "a grid of 1 x 70,000 x 1 blocks is too large"),
-        (LaunchShape((1, 1, 1), (32, 1, 1), 300_000), "300,000 bytes of shared memory; sm_90 has 232,448"),
+        (GridLaunch((1, 1, 1), (64, 32, 1)), "64 x 32 x 1 = 2,048 threads is too large"),
+        (GridLaunch((1, 1, 1), (1, 1, 65)), "is too large: .* 1,024 x 1,024 x 64"),
+        (GridLaunch((1, 70_000, 1), (32, 1, 1)), "a grid of 1 x 70,000 x 1 blocks is too large"),
+        (GridLaunch((1, 1, 1), (32, 1, 1), 300_000), "300,000 bytes of shared memory; sm_90 has 232,448"),
     ],
 )
 def test_a_launch_that_no_kernel_could_have_does_not_fit(shape, said) -> None:
     with pytest.raises(DoesNotFit, match=said):
         check_shape(shape, SM_90)
-    check_shape(LaunchShape((70_000, 1, 1), (1024, 1, 1), 232_448), SM_90)
+    check_shape(GridLaunch((70_000, 1, 1), (1024, 1, 1), 232_448), SM_90)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_wrong_declarations_are_refused_where_they_are_written() -> None:
 
 def test_the_shape_of_a_launch_follows_sizes_and_knobs() -> None:
     backend = tw.Cuda("k.cu", grid=lambda n, t: (n // t, 2), block=("t", 4), shared=lambda t: 8 * t, target="sm_90a")
-    assert backend.shape({"t": 16}, {"n": 64}) == LaunchShape((4, 2, 1), (16, 4, 1), 128)
+    assert backend.shape({"t": 16}, {"n": 64}) == GridLaunch((4, 2, 1), (16, 4, 1), 128)
     assert (backend.arch, backend.target.name) == ("sm_90a", "sm_90")
     with pytest.raises(SpaceError, match="'t' is neither a knob nor a named size; known: n"):
         backend.shape({}, {"n": 64})

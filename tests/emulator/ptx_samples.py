@@ -53,6 +53,15 @@ bar.sync 0;
 @%p1 atom.global.acq_rel.gpu.exch.b32 %r9, [%rd1], 0;
 """
 
+# All threads load one number, and thread 0 stores what follows it; STORE may let others use what they loaded.
+UNIFORM = """
+setp.eq.u32 %p1, %r1, 0;
+ld.global.b32 %r6, [%rd2];
+add.s32 %r7, %r6, 1;
+@%p1 st.global.b32 [%rd2], %r7;
+STORE
+"""
+
 # Each thread stores square(a) + 1 where the callee branches, and calls another function.
 CALLS = """
 .func (.param .b32 r) plus_one(.param .b32 v)

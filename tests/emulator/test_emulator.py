@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ptx_samples import CALL, CALLS, HEAD, LOCK, MIRROR, WMMA, kernel
+from ptx_samples import CALL, CALLS, HEAD, LOCK, MIRROR, UNIFORM, WMMA, kernel
 
 from tunewright.emulator import FaultKind, GridLaunch, Options, PtxError, UnsupportedInstruction, emulate
 from tunewright.emulator.ptx_text import parse_module
@@ -148,6 +148,27 @@ def test_the_block_that_holds_a_lock_is_not_kept_waiting_by_those_that_try(order
     done = run(LOCK, launch=GridLaunch((5, 1, 1), (64, 1, 1), 256), order=order, step_limit=2000)
     assert not done.faults
     assert (done.arrays[1][0], done.arrays[0][0]) == (5, 0)
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending", "random"])
+@pytest.mark.parametrize(
+    ("use", "races"),
+    [
+        ("", False),
+        ("st.global.b32 [%rd7], %r6;", True),  # the number itself
+        ("setp.gt.s32 %p2, %r6, 0; @%p2 st.global.b32 [%rd7], %r1;", True),  # only whether it is positive
+        ("xor.b32 %r8, %r6, %r6; st.global.b32 [%rd7], %r8;", False),  # always 0
+    ],
+)
+def test_a_load_that_races_in_its_block_is_a_fault_if_its_value_is_used(order, use, races) -> None:
+    body = UNIFORM.replace("STORE", use)
+    done = run(body, order=order)
+    assert kinds(done) == ({FaultKind.RACE} if races else set())
+
+
+def test_a_load_that_races_with_another_block_is_a_fault_even_if_its_value_is_not_used() -> None:
+    done = run(UNIFORM.replace("STORE", ""), launch=GridLaunch((2, 1, 1), (64, 1, 1), 256))
+    assert kinds(done) == {FaultKind.RACE}
 
 
 @pytest.mark.parametrize("layouts", [("row", "col", "row"), ("col", "row", "col"), ("row", "row", "col")])

@@ -144,6 +144,20 @@ def test_the_surrogate_predicts_what_it_was_shown_and_doubts_what_it_was_not() -
     assert np.abs(model.draw(points[:5], rng, 4000).mean(0) - mean[:5]).max() < 0.05
 
 
+def test_a_surrogate_that_learns_point_by_point_predicts_as_one_that_learns_at_once() -> None:
+    rng = np.random.default_rng(4)
+    points, values, others = rng.random((60, 5)), rng.standard_normal(60), rng.random((20, 5))
+    steps, once = Surrogate(3, 5), Surrogate(3, 5)
+    for fitted in (20, 40):  # the hyperparameters change, then points follow, leave and change places
+        steps.fit(points[:fitted], values[:fitted])
+        once.fit(points[:fitted], values[:fitted])
+        for rows in (*map(np.arange, range(fitted, 60, 7)), np.arange(10), np.r_[5, 3:60], np.arange(60)):
+            steps.learn(points[rows], values[rows])
+    once.learn(points, values)
+    for stepped, whole in zip(steps.predict(others), once.predict(others), strict=True):
+        np.testing.assert_allclose(stepped, whole, rtol=1e-4, atol=1e-5)
+
+
 def test_the_surrogates_slopes_are_those_of_its_cost() -> None:
     rng = np.random.default_rng(2)
     points, values = rng.random((12, 4)), rng.standard_normal(12)

@@ -21,13 +21,14 @@ from tunewright.backends.c_source import (
     parse_prototype,
 )
 from tunewright.backends.gpu_targets import TARGETS, find_target
+from tunewright.backends.grid_launch import GridLaunch, Shape
 from tunewright.backends.host import digest, function_digest
 from tunewright.cuda.card import CardLaunch, CardTimer
 from tunewright.cuda.driver import CudaCard, find_card, require_card
 from tunewright.cuda.launch import CudaLaunch, EmulatedLaunch
 from tunewright.cuda.nvcc import BuildRequest, CudaBuild, Nvcc, find_nvcc
 from tunewright.cuda.nvrtc import Nvrtc, find_nvrtc, require_nvrtc
-from tunewright.cuda.resources import LaunchShape, Shape, check_resources, check_shape
+from tunewright.cuda.resources import check_resources, check_shape
 from tunewright.errors import BackendError, SettingsError, SpaceError
 from tunewright.model.device import Device
 from tunewright.model.key import Key
@@ -76,7 +77,7 @@ class CudaArtifact(msgspec.Struct, frozen=True):
     """A compiled config: where it is kept, and the shape of its launches."""
 
     path: Path
-    shape: LaunchShape
+    shape: GridLaunch
 
 
 class Cuda(SourceFileBackend):
@@ -226,13 +227,13 @@ class Cuda(SourceFileBackend):
             raise BackendError(UNTIMED)
         return CardTimer(launch, args)
 
-    def shape(self, config: Mapping[str, Any], dims: Mapping[str, int]) -> LaunchShape:
+    def shape(self, config: Mapping[str, Any], dims: Mapping[str, int]) -> GridLaunch:
         """Returns grid, block and added shared memory for a config and sizes."""
         values = {**dims, **config}
         shared = self._options.get("shared", 0)
         added = _evaluate(shared, values)[0] if callable(shared) else int(shared)
         grid, block = _three("grid", _sizes(self._grid, values)), _three("block", _sizes(self._block, values))
-        return LaunchShape(grid, block, added)
+        return GridLaunch(grid, block, added)
 
     def _template_arguments(self, config: Mapping[str, Any]) -> list[str]:
         given = [config.get(part, part) for part in self._template]

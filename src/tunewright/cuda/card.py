@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tunewright.backends.cuda_timer import GRAPH
+from tunewright.backends.grid_launch import GridLaunch
 from tunewright.cuda.driver import CudaCard, CudaFunction, CudaMemory, LaunchGraph
 from tunewright.cuda.launch import CudaLaunch
 from tunewright.cuda.nvcc import CudaBuild
-from tunewright.cuda.resources import LaunchShape
 from tunewright.errors import SignatureError
 from tunewright.model.signature import Parameter
 
@@ -30,7 +30,7 @@ C_TYPES: dict[str, type[Any]] = {
 class CardLaunch(CudaLaunch):
     """A kernel that is run on a card."""
 
-    def __init__(self, build: CudaBuild, shape: LaunchShape, parameters: Sequence[Parameter], card: CudaCard) -> None:
+    def __init__(self, build: CudaBuild, shape: GridLaunch, parameters: Sequence[Parameter], card: CudaCard) -> None:
         super().__init__(build, shape, parameters)
         self.card, self.function = card, CudaFunction(card, build.cubin, build.entry, shape)
 

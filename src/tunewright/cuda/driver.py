@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
 
-from tunewright.cuda.resources import LaunchShape
+from tunewright.backends.grid_launch import GridLaunch
 from tunewright.errors import BackendError, DeviceLost, PluginError
 
 LASTING = frozenset(
@@ -131,7 +131,7 @@ class CudaMemory:
 class CudaFunction:
     """A kernel that is loaded on a card, and the shape of its launches."""
 
-    def __init__(self, card: CudaCard, cubin: bytes, entry: str, shape: LaunchShape) -> None:
+    def __init__(self, card: CudaCard, cubin: bytes, entry: str, shape: GridLaunch) -> None:
         self.card, self.shape = card, shape
         card.make_current()
         self._module = card.call("cuModuleLoadData", cubin)

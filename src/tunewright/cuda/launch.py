@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tunewright.backends.c_launch import dim_places
+from tunewright.backends.grid_launch import GridLaunch
 from tunewright.cuda.nvcc import CudaBuild
-from tunewright.cuda.resources import LaunchShape
 from tunewright.errors import BackendError, SignatureError
 from tunewright.model.signature import Parameter
 
@@ -35,7 +35,7 @@ def describe_faults(faults: Sequence[PtxFault]) -> str:
 class CudaLaunch:
     """A compiled kernel that takes numpy arrays and numbers."""
 
-    def __init__(self, build: CudaBuild, shape: LaunchShape, parameters: Sequence[Parameter]) -> None:
+    def __init__(self, build: CudaBuild, shape: GridLaunch, parameters: Sequence[Parameter]) -> None:
         self.build, self.shape, self._parameters = build, shape, parameters
 
     @cached_property
@@ -87,11 +87,10 @@ class EmulatedLaunch(CudaLaunch):
 
     def execute(self, args: Sequence[Any], options: Options | None = None) -> Emulation:
         """Executes the kernel and returns what it did; the arrays that are given stay as they are."""
-        from tunewright.emulator import GridLaunch, emulate  # noqa: PLC0415 - as above
+        from tunewright.emulator import emulate  # noqa: PLC0415 - as above
         from tunewright.emulator.launch import EVERYTHING  # noqa: PLC0415
 
-        launch = GridLaunch(self.shape.grid, self.shape.block, self.shape.shared)
-        return emulate(self._module, launch, self.arguments(args), options or EVERYTHING, self.build.entry)
+        return emulate(self._module, self.shape, self.arguments(args), options or EVERYTHING, self.build.entry)
 
     def find_misuse(self, done: Emulation) -> str | None:
         """Returns which array the kernel wrote though it is declared as In; None if there is none."""

@@ -8,6 +8,7 @@ from math import prod
 import msgspec
 
 from tunewright.backends.gpu_targets import TargetSpec
+from tunewright.backends.grid_launch import GridLaunch, Shape
 from tunewright.errors import BackendError
 
 MAX_THREADS = 1024
@@ -15,8 +16,6 @@ MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 """The most threads of a block, also along each axis, and the most blocks along each axis (CUDA C++ Programming Guide,
 "Technical Specifications per Compute Capability"); the same from 7.5 to 12.0."""
-
-Shape = tuple[int, int, int]
 
 _PROPERTIES = (
     r"Function properties for {}\s+(?:ptxas\s+\.\s+)?"
@@ -27,19 +26,6 @@ _BOUNDS = re.compile(r"\.(maxntid|reqntid)\s+([\d,\s]+)")
 
 class DoesNotFit(BackendError):
     """Raised for a config that needs more than a block, a multiprocessor or a grid of the target has."""
-
-
-class LaunchShape(msgspec.Struct, frozen=True):
-    """Blocks of a grid, threads of a block, and the bytes of shared memory that the launch adds."""
-
-    grid: Shape
-    block: Shape
-    shared: int = 0
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return prod(self.block)
 
 
 class KernelResources(msgspec.Struct, frozen=True):
@@ -56,7 +42,7 @@ class KernelResources(msgspec.Struct, frozen=True):
     max_threads: int = 0
     exact: bool = False
 
-    def occupancy(self, target: TargetSpec, shape: LaunchShape) -> float:
+    def occupancy(self, target: TargetSpec, shape: GridLaunch) -> float:
         """Returns resident warps over the most of a multiprocessor: theoretical, and no measure of speed."""
         warps = -(-shape.threads // target.warp_size)
         return target.occupancy(self.registers, self.shared + shape.shared, warps)
@@ -83,7 +69,7 @@ def parse_resources(said: str, ptx: str, entry: str) -> KernelResources:
     )
 
 
-def check_shape(shape: LaunchShape, target: TargetSpec) -> None:
+def check_shape(shape: GridLaunch, target: TargetSpec) -> None:
     """Raises DoesNotFit for a launch that no kernel could have; needs no compiler."""
     if shape.threads > MAX_THREADS or any(size > most for size, most in zip(shape.block, MAX_BLOCK, strict=True)):
         raise DoesNotFit(
@@ -98,7 +84,7 @@ def check_shape(shape: LaunchShape, target: TargetSpec) -> None:
     _check_shared(shape.shared, target)
 
 
-def check_resources(resources: KernelResources, shape: LaunchShape, target: TargetSpec) -> None:
+def check_resources(resources: KernelResources, shape: GridLaunch, target: TargetSpec) -> None:
     """Raises DoesNotFit for a compiled kernel that a launch of this shape would refuse."""
     limit, threads = resources.max_threads, shape.threads
     if limit and (threads > limit or (resources.exact and threads != limit)):

@@ -1,8 +1,8 @@
 """Executes the real PTX of compiled GPU kernels on the CPU: results, faults and counts, never speed."""
 
+from tunewright.backends.grid_launch import GridLaunch
 from tunewright.emulator.faults import FaultKind, Place, PtxError, PtxFault, UnsupportedInstruction
 from tunewright.emulator.launch import Emulation, Options, emulate
-from tunewright.emulator.machine import GridLaunch
 
 __all__ = [
     "Emulation",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tunewright.backends.grid_launch import WARP
 from tunewright.emulator.faults import FaultKind, UnsupportedInstruction
-from tunewright.emulator.group import EXITED, RUNNING, WAITING, WARP, Group
+from tunewright.emulator.group import EXITED, RUNNING, WAITING, Group
 from tunewright.emulator.operands import Operands, Reader, Writer
 from tunewright.emulator.ptx_text import Instruction
 from tunewright.emulator.types import Array

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tunewright.emulator.group import WARP
+from tunewright.backends.grid_launch import WARP
 from tunewright.emulator.ptx_text import Instruction
 from tunewright.emulator.types import Array, types_of
 

@@ -51,6 +51,21 @@ class PtxFault:
         return f"{self.kind} at {self.place}: {self.message}"
 
 
+class FaultList:
+    """The faults of a launch, each pair of places once."""
+
+    def __init__(self) -> None:
+        self.found: list[PtxFault] = []
+        self._seen: set[tuple[FaultKind, int, int]] = set()
+
+    def add(self, fault: PtxFault) -> None:
+        """Adds a fault unless it is known."""
+        key = fault.kind, fault.place.ptx_line, fault.other.ptx_line if fault.other else 0
+        if key not in self._seen:
+            self._seen.add(key)
+            self.found.append(fault)
+
+
 class KernelFault(Exception):
     """Ends an execution at a fault after which it cannot continue."""
 

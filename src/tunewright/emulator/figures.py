@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from tunewright.backends.grid_launch import GridLaunch, Shape
 from tunewright.emulator.counters import Counters, pipe_of
 from tunewright.emulator.inlining import inline_calls
 from tunewright.emulator.launch import Options, emulate
-from tunewright.emulator.machine import GridLaunch, Shape
 from tunewright.emulator.ptx_text import Instruction, Module, PtxKernel
 
 _REGISTER = re.compile(r"%[A-Za-z_][\w$]*(?:@\w+)*")

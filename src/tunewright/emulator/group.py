@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tunewright.backends.grid_launch import WARP
 from tunewright.emulator import types
 from tunewright.emulator.types import Array
 
 if TYPE_CHECKING:
     from tunewright.emulator.machine import Machine
 
-WARP = 32
 RUNNING, WAITING, EXITED = 0, 1, 2
 
 POISON = 0xFF

@@ -5,19 +5,21 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from tunewright.backends.gpu_targets import TARGETS
+from tunewright.backends.grid_launch import WARP, GridLaunch, Shape
 from tunewright.emulator import sampling
 from tunewright.emulator.counters import Counters
-from tunewright.emulator.faults import FaultKind, KernelFault, Place, PtxError, PtxFault
-from tunewright.emulator.group import WARP
+from tunewright.emulator.dead_reads import AlteredReads
+from tunewright.emulator.faults import FaultKind, FaultList, KernelFault, Place, PtxError, PtxFault
 from tunewright.emulator.inlining import inline_calls
-from tunewright.emulator.machine import FaultList, GridLaunch, Machine, Shape, Shared
+from tunewright.emulator.machine import Machine, Shared
 from tunewright.emulator.memory import GlobalMemory
 from tunewright.emulator.program import Program, layout
 from tunewright.emulator.ptx_text import Module, PtxKernel, PtxParameter, parse_module
@@ -114,24 +116,36 @@ def emulate(
     addresses, shared_size = layout([*module.variables, *code.variables], launch.shared)
     locals_size = _place_locals(code, given)
     program = Program(code, given.symbols | addresses, (shared_size, locals_size), given.parameters)
-    memory = GlobalMemory(given.buffers, given.names)
-    shadow = GlobalShadow(memory.bytes.size, program.global_grain) if options.races else None
-    random = np.random.default_rng(options.seed) if options.order == "random" else None
-    state = Shared(
-        program, launch, memory, Counters(code.instructions, caches=options.caches), FaultList(), shadow, random
-    )
     blocks = sampling.choose_blocks(launch.grid, options.blocks, options.seed)
-    try:
-        _check_resources(module.target, launch, shared_size, state)
-        _run(state, blocks, options)
-    except KernelFault:
-        pass  # noted, with where it happened
+
+    def execute(options: Options, altered: AlteredReads | None = None) -> Shared:
+        memory = GlobalMemory(given.buffers, given.names)
+        shadow = GlobalShadow(memory.bytes.size, program.global_grain) if options.races else None
+        random = np.random.default_rng(options.seed) if options.order == "random" else None
+        counters = Counters(code.instructions, caches=options.caches)
+        state = Shared(program, launch, memory, counters, FaultList(), shadow, random, altered)
+        with suppress(KernelFault):  # noted, with where it happened
+            _check_resources(module.target, launch, shared_size, state)
+            _run(state, blocks, options)
+        return state
+
+    state = execute(options)
+    memory, shadow, faults = state.memory, state.shadow, state.faults.found
+    if faults or any(
+        _differs(state, execute(replace(options, races=False), one)) for one in state.doubts.alterations()
+    ):
+        faults += state.doubts.faults.found
     arrays = [None if place is None else _contents(memory, *place) for place in given.arrays]
     written = [
         None if place is None or shadow is None else _written(shadow, memory, place[0]) for place in given.arrays
     ]
     elapsed = time.perf_counter() - began
-    return Emulation(code.name, arrays, state.faults.found, state.counters, blocks, launch.grid, elapsed, written)
+    return Emulation(code.name, arrays, faults, state.counters, blocks, launch.grid, elapsed, written)
+
+
+def _differs(state: Shared, other: Shared) -> bool:
+    """Returns whether another execution left other memory or had a fault."""
+    return bool(other.faults.found) or not np.array_equal(state.memory.bytes, other.memory.bytes)
 
 
 def _bind(module: Module, code: PtxKernel, args: Sequence[Any]) -> _Arguments:

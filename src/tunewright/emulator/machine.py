@@ -2,59 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tunewright.backends.grid_launch import WARP, GridLaunch
 from tunewright.emulator.barriers import Barriers
 from tunewright.emulator.clocks import Clocks
 from tunewright.emulator.counters import Counters
-from tunewright.emulator.faults import FaultKind, KernelFault, PtxFault, UnsupportedInstruction
-from tunewright.emulator.group import WARP, Group
+from tunewright.emulator.dead_reads import AlteredReads, DoubtfulReads
+from tunewright.emulator.faults import FaultKind, FaultList, KernelFault, PtxFault, UnsupportedInstruction
+from tunewright.emulator.group import Group
 from tunewright.emulator.memory import GlobalMemory, LocalMemory, SharedMemory
 from tunewright.emulator.races import GlobalShadow, SharedShadow
 from tunewright.emulator.types import Array
 
 if TYPE_CHECKING:
     from tunewright.emulator.program import Program
-
-Shape = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class GridLaunch:
-    """Grid and block of a launch, and the bytes of shared memory that it asks for."""
-
-    grid: Shape
-    block: Shape
-    shared: int = 0
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return prod(self.block)
-
-    @property
-    def warps(self) -> int:
-        """Warps of a block."""
-        return -(-self.threads // WARP)
-
-
-class FaultList:
-    """The faults of a launch, each pair of places once."""
-
-    def __init__(self) -> None:
-        self.found: list[PtxFault] = []
-        self._seen: set[tuple[FaultKind, int, int]] = set()
-
-    def add(self, fault: PtxFault) -> None:
-        """Adds a fault unless it is known."""
-        key = fault.kind, fault.place.ptx_line, fault.other.ptx_line if fault.other else 0
-        if key not in self._seen:
-            self._seen.add(key)
-            self.found.append(fault)
 
 
 @dataclass
@@ -68,6 +33,8 @@ class Shared:
     faults: FaultList
     shadow: GlobalShadow | None
     random: np.random.Generator | None = None
+    altered: AlteredReads | None = None
+    doubts: DoubtfulReads = field(default_factory=DoubtfulReads)
 
 
 class Machine:
@@ -76,7 +43,7 @@ class Machine:
     def __init__(self, shared: Shared, block_ids: Array, first_row: int, warps: Array) -> None:
         self.program, self.launch = shared.program, shared.launch
         self.memory, self.counters, self._faults = shared.memory, shared.counters, shared.faults
-        self.random = shared.random
+        self.random, self.altered, self._doubts = shared.random, shared.altered, shared.doubts
         self.block_ids, self.first_row = block_ids, first_row
         self.slots, blocks = self.launch.warps, len(block_ids)
         self.is_atomic = self.program.is_atomic
@@ -106,6 +73,12 @@ class Machine:
         """Notes a fault after which execution continues."""
         places = self.program.places
         self._faults.add(PtxFault(kind, message, places[group.at], None if other is None else places[other]))
+
+    def doubt(self, group: Group, message: str, other: int, reads: tuple[Array, Array]) -> None:
+        """Sets a race of reads aside: their instructions and rows."""
+        places = self.program.places
+        fault = PtxFault(FaultKind.RACE, message, places[group.at], places[other])
+        self._doubts.add(fault, reads[0], reads[1] + self.first_row)
 
     def unsupported(self, at: int, detail: str) -> UnsupportedInstruction:
         """Returns the exception for something that is not known."""

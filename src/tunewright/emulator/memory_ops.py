@@ -50,6 +50,9 @@ def load(ops: Operands, item: Instruction) -> Step:
             if not quiet:
                 access.observe_read(group, memory, flat, width * count, strong=strong)
             values, lanes = memory.load(flat, width, count), group.lanes()
+            if group.machine.altered is not None and memory is group.machine.memory:
+                rows = access.rows_of(group) + group.machine.first_row
+                values = group.machine.altered.apply(group.at, rows, values)
             for number, scatter in enumerate(scatters):
                 scatter(group, lanes, np.ascontiguousarray(values[:, number]))
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tunewright.backends.grid_launch import WARP
 from tunewright.emulator import access
 from tunewright.emulator.barriers import End, barrier_end
 from tunewright.emulator.builders import BUILDERS, LOCATED
 from tunewright.emulator.faults import UnsupportedInstruction
-from tunewright.emulator.group import EXITED, WARP, Group
+from tunewright.emulator.group import EXITED, Group
 from tunewright.emulator.instructions import load_instructions
 from tunewright.emulator.memory import SHARED_START
 from tunewright.emulator.operands import Operands, Reader, Step
@@ -46,6 +47,7 @@ class Program:
         self.shared_size, self.local_size = sizes
         self.places = [item.place for item in kernel.instructions] or []
         self.is_atomic = np.array([_is_atomic(item) for item in kernel.instructions])
+        self.is_load = np.array([item.opcode in ("ld", "ldu") for item in kernel.instructions])
         self.synchronizes_blocks = any(
             _is_atomic(item) and access.space_of(item) != "shared" for item in kernel.instructions
         )

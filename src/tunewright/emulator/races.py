@@ -158,7 +158,7 @@ class GlobalShadow:
         first = group.machine.first_row
         conflict = self._unordered(group, "write", pieces, rows)
         if conflict is not None:
-            self._report(group, "write", pieces, conflict)
+            self._report_read(group, "write", pieces, conflict, rows)
         who, _, _ = self._events["read"]
         other = (who[pieces] > 0) & (who[pieces] != (rows + first + 1)[:, None])
         if other.any():
@@ -184,7 +184,7 @@ class GlobalShadow:
             if conflict is not None and changed is not None:
                 conflict &= changed()[:, None]
             if conflict is not None:
-                self._report(group, who, pieces, conflict)
+                self._report_read(group, who, pieces, conflict, rows)
         self._mark(group, "write", pieces, rows)
 
     def _mark(self, group: Group, who: str, pieces: Array, rows: Array) -> None:
@@ -211,11 +211,24 @@ class GlobalShadow:
         conflict = earlier | (now & (known < clock[pieces]))
         return conflict if conflict.any() else None
 
+    def _report_read(self, group: Group, who: str, pieces: Array, conflict: Array, rows: Array) -> None:
+        """Reports races of a read and a write; those of a load with a store of its own block are set aside."""
+        machine, blocks = group.machine, group.machine.clocks.blocks
+        row, _, at = self._events[who]
+        mine, other = np.broadcast_to(rows[:, None], pieces.shape), row[pieces].astype(np.int64) - 1 - machine.first_row
+        readers, loads = (mine, np.full(pieces.shape, group.at)) if who == "write" else (other, at[pieces])
+        within = (other >= 0) & (other % blocks == mine % blocks)
+        aside = conflict & within & machine.program.is_load[loads]
+        self._report(group, who, pieces, conflict & ~aside)
+        if aside.any():
+            machine.doubt(group, _race_message(who), int(at[pieces][aside][0]), (loads[aside], readers[aside]))
+
     def _report(self, group: Group, who: str, pieces: Array, conflict: Array) -> None:
-        if not conflict.any():
-            return
-        other = int(self._events[who][2][pieces][conflict][0])
-        verb = "write" if who == "write" else "read"
-        group.machine.note(
-            group, FaultKind.RACE, f"this access to global memory races with a {verb} of another warp or block", other
-        )
+        if conflict.any():
+            other = int(self._events[who][2][pieces][conflict][0])
+            group.machine.note(group, FaultKind.RACE, _race_message(who), other)
+
+
+def _race_message(who: str) -> str:
+    verb = "write" if who == "write" else "read"
+    return f"this access to global memory races with a {verb} of another warp or block"

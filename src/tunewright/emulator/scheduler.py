@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tunewright.backends.grid_launch import WARP
 from tunewright.emulator.faults import FaultKind, KernelFault, PtxFault
-from tunewright.emulator.group import RUNNING, WAITING, WARP, Group
+from tunewright.emulator.group import RUNNING, WAITING, Group
 from tunewright.emulator.machine import Machine
 
 ORDERS = ("ascending", "descending", "random")

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tunewright.backends.grid_launch import GridLaunch
 from tunewright.emulator import tensors
 from tunewright.emulator.faults import PtxError, PtxFault
 from tunewright.emulator.launch import Emulation, Options, emulate
-from tunewright.emulator.machine import GridLaunch
 from tunewright.emulator.scheduler import ORDERS
 from tunewright.emulator.types import Array
 

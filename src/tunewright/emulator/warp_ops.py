@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tunewright.backends.grid_launch import WARP
 from tunewright.emulator.builders import builds
 from tunewright.emulator.faults import UnsupportedInstruction
-from tunewright.emulator.group import WARP
 from tunewright.emulator.integer_ops import last_type
 from tunewright.emulator.operands import Operands, Step
 from tunewright.emulator.ptx_text import Instruction

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tunewright.backends.grid_launch import WARP
 from tunewright.emulator import access
 from tunewright.emulator.builders import builds, nothing
 from tunewright.emulator.faults import FaultKind, UnsupportedInstruction
-from tunewright.emulator.group import WARP
 from tunewright.emulator.matrix_ops import ELEMENTS, gather_accumulator, left_fragment, read_words, scatter_accumulator
 from tunewright.emulator.memory import SHARED_START
 from tunewright.emulator.operands import Operands, Step

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tunewright.backends.grid_launch import WARP
 from tunewright.emulator import access, types
 from tunewright.emulator.builders import builds
 from tunewright.emulator.faults import UnsupportedInstruction
-from tunewright.emulator.group import WARP
 from tunewright.emulator.matrix_ops import ELEMENTS, read_words
 from tunewright.emulator.operands import Operands, Step
 from tunewright.emulator.ptx_text import Instruction

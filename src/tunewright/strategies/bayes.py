@@ -30,6 +30,9 @@ MIN_FORECAST_TRIALS = 16
 TOP_CANDIDATES = 256
 """Most promising configs, from which the remaining regret is estimated."""
 
+TREE_CANDIDATES = 1024
+"""Configs of the whole space among the candidates of both models."""
+
 MAX_FIT_TRIALS = 256
 """Trials the model is fitted to: if there are more, the best and the latest."""
 
@@ -164,7 +167,7 @@ class Bayes:
             return self.candidates.neighbors(best)
         order = np.argsort(np.nan_to_num(self._logs, nan=np.inf), kind="stable")[: self._options.elite]
         near = [self.candidates.neighbors(self._rows[i]) for i in order if not np.isnan(self._logs[i])]
-        return np.concatenate([*near, self.candidates.sample(self._rng)])
+        return np.concatenate([*near, self._rng.permutation(self.candidates.sample(self._rng))[:TREE_CANDIDATES]])
 
     def _choose(self, rows: Rows, trees: TreeModel | None = None) -> Rows:
         """Returns the row of the largest expected improvement, by the process or by it and the trees."""

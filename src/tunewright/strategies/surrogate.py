@@ -33,7 +33,9 @@ class Surrogate:
         self._lower = np.r_[np.full(width, LOWEST), LOWEST, -6.0]
         self._upper = np.r_[np.full(width, HIGHEST), 2.0, 0.0]
         self._theta = self._mean.copy()
-        self._points: Any = np.empty((0, width))
+        self._points: Any = np.empty((0, width), dtype=np.float32)
+        self._factor = np.empty((0, 0))
+        self._factor_theta: Array | None = None
 
     def fit(self, points: NDArray[Any], values: Array, steps: int = 25) -> None:
         """Choose hyperparameters by resilient propagation (Rprop), starting from the last fit."""
@@ -77,14 +79,35 @@ class Surrogate:
         return float(cost), gradient + off / self._spread
 
     def learn(self, points: NDArray[Any], values: Array) -> None:
-        """Condition on `values` observed at `points`."""
+        """Condition on `values` observed at `points`.
+
+        Points that follow those of the last call cost n² each, unless the hyperparameters changed.
+        """
         self._signal = np.float32(np.exp(2 * self._theta[-2]))
-        noise = np.exp(2 * self._theta[-1]) + JITTER
-        self._points = self._scale(points)
-        covariance = self._covariance(self._points).astype(float)
-        covariance[np.diag_indices(len(points))] = float(self._signal) + noise
-        self._inverse_factor = np.linalg.inv(np.linalg.cholesky(covariance)).astype(np.float32)
+        scaled = self._scale(points)
+        known = self._count_known(scaled) if self._factor_theta is self._theta else 0
+        self._points, self._factor_theta = scaled, self._theta
+        self._factor = self._extend_factor(self._factor[:known, :known])
+        self._inverse_factor = self._factor.astype(np.float32)
         self.revise(values)
+
+    def _count_known(self, scaled: NDArray[Any]) -> int:
+        """Returns how many points are the first of the last call."""
+        count = min(len(scaled), len(self._points))
+        differs = (scaled[:count] != self._points[:count]).any(1)
+        return int(differs.argmax()) if differs.any() else count
+
+    def _extend_factor(self, factor: Array) -> Array:
+        """Returns the inverse of the covariance's Cholesky factor, of which the first rows are known."""
+        known, points = len(factor), self._points.astype(float)
+        new = points[known:]
+        if not len(new):
+            return factor
+        cross = factor @ self._kernel(points[:known], new)
+        covariance = self._kernel(new, new)
+        covariance[np.diag_indices(len(new))] = self._signal + np.exp(2 * self._theta[-1]) + JITTER
+        inverse = np.linalg.inv(np.linalg.cholesky(covariance - cross.T @ cross))
+        return np.block([[factor, np.zeros((known, len(new)))], [-inverse @ cross.T @ factor, inverse]])
 
     def revise(self, values: Array) -> None:
         """Condition on other values at the same points."""
