@@ -32,8 +32,8 @@ from tunewright.replay.workers import collect_traces
 MIDDLE = {"near": 1.5, "far": 3.0}
 CANDIDATES: dict[str, dict[str, Any]] = {
     "as shipped": {},
-    "trees in every fourth proposal": {"with_trees": "nagt"},
-    "no trees": {"with_trees": ""},
+    "no trees": {"trees": False},
+    "trees around the best config alone": {"elite": 1},
     "middle scales": MIDDLE,
     "less sure": {"uncertainty_scale": 1.5},
     "no slope": {"slope": 0.0},

@@ -95,7 +95,7 @@ def settings_for(kind: str, file: Path = LOKO) -> dict[str, Any]:
 
 
 def contender(text: str) -> ReplayedStrategy:
-    """The strategy that a name with settings means, such as `portfolio?with_trees=&elite=1`."""
+    """The strategy that a name with settings means, such as `portfolio?trees=false&elite=1`."""
     name, _, settings = text.partition("?")
     pairs = (pair.partition("=") for pair in settings.split("&") if pair)
     return ReplayedStrategy(name, {key: json.loads(value) for key, _, value in pairs})

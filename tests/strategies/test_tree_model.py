@@ -5,7 +5,7 @@ import numpy as np
 from tunewright import Config, Knob, Space
 from tunewright.model.trial import Timing, Trial
 from tunewright.strategies.bayes import Bayes, BayesOptions
-from tunewright.strategies.tree_model import FIRST_USE, FULL_USE, TreeModel
+from tunewright.strategies.tree_model import FIRST_USE, FULL_USE, MAX_PREDICTED, TreeModel
 
 SPACE = Space(Knob("a", [1, 2, 4, 8, 16]), Knob("b", [1, 2, 3, 4, 5, 6]), Knob("c", ["x", "y", "z"]))
 
@@ -37,6 +37,14 @@ def test_trees_count_only_when_there_are_enough_trials() -> None:
     assert not np.array_equal(some.combine(scores, points, 0.0), scores)
 
 
+def test_of_many_candidates_the_trees_predict_the_best_and_some_others() -> None:
+    model, rng = _fitted(FULL_USE), np.random.default_rng(3)
+    scores = rng.random(4 * MAX_PREDICTED)
+    changed = np.flatnonzero(model.combine(scores, rng.random((len(scores), 3)), 0.0) != scores + np.log1p(-0.5))
+    assert len(changed) <= MAX_PREDICTED
+    assert int(scores.argmax()) in changed
+
+
 def test_whoever_predicted_better_counts_more() -> None:
     model = _fitted(FULL_USE)
     assert model.weight == 0.5
@@ -59,6 +67,6 @@ def test_the_same_seed_asks_the_same() -> None:
 
 
 def test_trees_change_nothing_until_they_count() -> None:
-    with_trees, without = _search(seed=6, trials=64), _search(seed=6, trials=64, options=BayesOptions(with_trees=""))
+    with_trees, without = _search(seed=6, trials=64), _search(seed=6, trials=64, options=BayesOptions(trees=False))
     assert with_trees[:FIRST_USE] == without[:FIRST_USE]
     assert with_trees != without

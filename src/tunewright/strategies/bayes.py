@@ -30,9 +30,6 @@ MIN_FORECAST_TRIALS = 16
 TOP_CANDIDATES = 256
 """Most promising configs, from which the remaining regret is estimated."""
 
-TREE_CANDIDATES = 1024
-"""Configs of the whole space among the candidates of both models."""
-
 MAX_FIT_TRIALS = 256
 """Trials the model is fitted to: if there are more, the best and the latest."""
 
@@ -46,10 +43,6 @@ class BayesOptions(msgspec.Struct, frozen=True):
     """Moves of the first proposals: one knob changed (n), any knobs by one step (a), from the whole space (g)."""
     later: str = "nag"
     """Moves of later proposals, in turn."""
-    with_trees: str = "agt"
-    """The same once randomized trees count; t: around the best few and from the whole space, by both models together.
-
-    Without a t, there are no trees."""
     near: float = 1.0
     far: float = 2.0
     """Prior length scales of single knobs, and of columns made of several."""
@@ -59,8 +52,10 @@ class BayesOptions(msgspec.Struct, frozen=True):
     """Factor on the model's standard deviation: with few trials it is overconfident."""
     reach: float = 2.0
     """Log times are capped this far above the median, in units of the distance from the best to the median."""
+    trees: bool = True
+    """Whether randomized trees predict beside the Gaussian process: proposals from the whole space are made by both."""
     elite: int = 3
-    """Best configs around which both models propose."""
+    """Best configs whose neighbors are among the candidates of both models."""
 
 
 class MeanFunction(Protocol):
@@ -115,7 +110,7 @@ class Bayes:
         self._pending: dict[Config, Rows] = {}
         self._fitted = 0
         self._mean = mean or PowerOfTwoMean(self._encoding, self._options.slope)
-        self._trees = TreeModel() if "t" in self._options.with_trees else None
+        self._trees = TreeModel() if self._options.trees else None
         self._expected: dict[Config, tuple[float, float]] = {}
         self._to_compare: list[tuple[int, tuple[float, float]]] = []
 
@@ -130,7 +125,7 @@ class Bayes:
             rows = self.candidates.sample(self._rng)
         if not len(rows):
             return None
-        row = self._choose(rows, self._trees if move == "t" else None)
+        row = self._choose(rows, self._trees if move == "g" else None)
         config = self._space.at(row.tolist())
         if self._trees and self._trees.is_fitted:
             self._expected[config] = self._predictions(row[None])
@@ -153,21 +148,18 @@ class Bayes:
             return "g"
         proposed = len(self._logs) + len(self._pending) - self._options.first
         early, later = self._options.early, self._options.later
-        if self._trees and self._trees.weight > 0:
-            later = self._options.with_trees
         return early[proposed] if proposed < len(early) else later[proposed % len(later)]
 
     def _candidates(self, move: str) -> Rows:
         if move == "g":
-            return self.candidates.sample(self._rng)
+            sample = self.candidates.sample(self._rng)
+            return np.concatenate([*self._around_best(), sample]) if self._trees and self._trees.weight > 0 else sample
         best = self._rows[int(np.nanargmin(self._logs))]
-        if move == "a":
-            return self.candidates.adjacent(best, self._rng)
-        if move == "n":
-            return self.candidates.neighbors(best)
+        return self.candidates.adjacent(best, self._rng) if move == "a" else self.candidates.neighbors(best)
+
+    def _around_best(self) -> list[Rows]:
         order = np.argsort(np.nan_to_num(self._logs, nan=np.inf), kind="stable")[: self._options.elite]
-        near = [self.candidates.neighbors(self._rows[i]) for i in order if not np.isnan(self._logs[i])]
-        return np.concatenate([*near, self._rng.permutation(self.candidates.sample(self._rng))[:TREE_CANDIDATES]])
+        return [self.candidates.neighbors(self._rows[i]) for i in order if not np.isnan(self._logs[i])]
 
     def _choose(self, rows: Rows, trees: TreeModel | None = None) -> Rows:
         """Returns the row of the largest expected improvement, by the process or by it and the trees."""
@@ -175,11 +167,10 @@ class Bayes:
             return np.asarray(rows[self._rng.integers(len(rows))])
         best = self._update_model()
         scores = self._scores(rows, best, self._options.uncertainty_scale)
-        if trees:
-            scores = trees.combine(scores, self._encoding.points(rows), best)
-            return np.asarray(rows[int(scores.argmax())])
-        if len(rows) == SAMPLE_SIZE:
+        if len(rows) >= SAMPLE_SIZE:
             rows, scores = self._climb(rows, scores, best)
+        if trees and trees.weight > 0:
+            scores = trees.combine(scores, self._encoding.points(rows), best)
         return np.asarray(rows[int(scores.argmax())])
 
     def _scores(self, rows: Rows, best: float, uncertainty_scale: float) -> NDArray[np.float64]:
@@ -195,7 +186,7 @@ class Bayes:
         return process, float(self._trees.forest.predict(points)[0][0]) if self._trees else process
 
     def _climb(self, rows: Rows, scores: NDArray[np.float64], best: float) -> tuple[Rows, NDArray[np.float64]]:
-        """Hill-climb from the best row of a sample that covers only part of the space."""
+        """Adds rows by hill-climbing from the best of a sample that covers only part of the space."""
         for _ in range(4):
             top = int(scores.argmax())
             if not len(neighbors := self.candidates.neighbors(rows[top])):
@@ -203,7 +194,7 @@ class Bayes:
             neighbor_scores = self._scores(neighbors, best, self._options.uncertainty_scale)
             if neighbor_scores.max() <= scores[top]:
                 break
-            rows, scores = neighbors, neighbor_scores
+            rows, scores = np.concatenate([rows, neighbors]), np.concatenate([scores, neighbor_scores])
         return rows, scores
 
     def _update_model(self) -> float:

@@ -124,7 +124,7 @@ class Transfer:
         self._search = Bayes(
             self._space,
             self._rng,
-            BayesOptions(first=OPENING_CONFIGS, early="", later="gna", with_trees="", uncertainty_scale=1.0),
+            BayesOptions(first=OPENING_CONFIGS, early="", later="gna", trees=False, uncertainty_scale=1.0),
             mean,
         )
         rows = self._search.candidates.sample(self._rng, whole=True)

@@ -30,13 +30,17 @@ FIRST_FIT, FIRST_USE, FULL_USE = 24, 40, 80
 With few trials a distance between configs says more than splits do.
 """
 
+MAX_PREDICTED = 1024
+"""Candidates that the trees predict at once."""
+
 
 class TreeModel:
     """The trees, and how much they count."""
 
     def __init__(self) -> None:
         # Always the same: a search with trees and one without them agree until the trees count.
-        self.forest = Forest(np.random.default_rng(0), trees=24, levels=8)
+        self._rng = np.random.default_rng(0)
+        self.forest = Forest(self._rng, trees=24, levels=8)
         self._fitted = 0
         self._errors = np.ones(2)
 
@@ -71,6 +75,17 @@ class TreeModel:
         weight = self.weight
         if weight == 0:
             return scores
-        mean, spread = self.forest.predict(points)
+        mixed = np.log1p(-weight) + scores
+        chosen = self._screen(scores)
+        mean, spread = self.forest.predict(points[chosen])
         own = log_improvement(mean, SPREAD_SCALE * spread, best)
-        return np.asarray(np.logaddexp(np.log1p(-weight) + scores, np.log(weight) + own))
+        mixed[chosen] = np.logaddexp(mixed[chosen], np.log(weight) + own)
+        return np.asarray(mixed)
+
+    def _screen(self, scores: Array) -> NDArray[Any]:
+        """Returns the candidates that the trees predict: all, or the process's best and as many of the others."""
+        if len(scores) <= MAX_PREDICTED:
+            return np.arange(len(scores))
+        order = np.argpartition(-scores, MAX_PREDICTED // 2)
+        others = self._rng.choice(order[MAX_PREDICTED // 2 :], MAX_PREDICTED // 2, replace=False)
+        return np.concatenate([order[: MAX_PREDICTED // 2], others])
