@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from figures import Report, parser
-from search import LEFT_OUT, LOKO, OWN, SHARED, kind_of, made_up, say
+from search import LEFT_OUT, LOKO, OWN, SHARED, kind_of, say
 
 from tunewright.replay.ledger import TraceLog
 from tunewright.replay.registry import ReplayedStrategy
@@ -33,10 +33,8 @@ MIDDLE = {"near": 1.5, "far": 3.0}
 CANDIDATES: dict[str, dict[str, Any]] = {
     "as shipped": {},
     "no trees": {"trees": False},
-    "trees around the best config alone": {"elite": 1},
     "middle scales": MIDDLE,
-    "less sure": {"uncertainty_scale": 1.5},
-    "no slope": {"slope": 0.0},
+    "surer": {"uncertainty_scale": 1.5},
     "slow counts less": {**MIDDLE, "reach": 1.0},
 }
 AT = (25, 50, 100, 200)
@@ -82,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as made, TraceLog(given.out or Path(made)) as ledger:
         paths = [path for path in sorted(given.spaces.glob("*.parquet")) if path.stem not in LEFT_OUT]
         paths += sorted(OWN.glob("*.parquet"))
-        origins = [RecordingFile(path) for path in paths] or made_up(Path(made))
+        origins = [RecordingFile(path) for path in paths]
         if given.quick:
             origins = list({kind_of(origin): origin for origin in origins}.values())[:2]
         scores = scored(origins, given.seeds or (1 if given.quick else 4), ledger, given.workers)
