@@ -242,7 +242,7 @@ def homes(yard: Yard, tally: Tally) -> None:
             )
             said = [line for line in done.stderr.splitlines() if "The default is used" not in line]
             wrong = [] if (done.returncode, done.stdout) == (0, "9.0 9.0\n") else [f"it ended with {said[-1:]}"]
-            wrong += [] if len(said) <= 1 else [f"{len(said)} lines are said"]
+            wrong += [] if len(said) <= 1 else [f"{len(said)} lines are said: {said}"]
             wrong += ["what is stored there is not read"] if kept and "The default is used" in done.stderr else []
             tally.note(f"a read-only home, {mode}", wrong, time.monotonic() - began)
 

@@ -79,7 +79,7 @@ class MirrorStore:
     def __init__(self, remote: Store, local: MirrorTarget, clock: Callable[[], float] = time.monotonic) -> None:
         self._remote, self._local, self._clock = remote, local, clock
         self._owner = uuid.uuid4().hex
-        self._pending = PendingWrites(local, clock)
+        self._pending = PendingWrites(local, self._report_local, clock)
         self._reader = RecordReader("the mirror")
         self._copied = 0
         self._doubts = Doubts()
@@ -349,10 +349,13 @@ class MirrorStore:
         try:
             return call(*args, **options)
         except StoreError as error:
-            report = log.debug if self._warned_local else log.warning  # one warning, then debug messages
-            self._warned_local = True
-            report("the local mirror is skipped: %s", error)
+            self._report_local(error)
             return None
+
+    def _report_local(self, error: StoreError) -> None:
+        report = log.debug if self._warned_local else log.warning  # one warning, then debug messages
+        self._warned_local = True
+        report("the local mirror is skipped: %s", error)
 
     def _call_either(self, stores: Sequence[Any], method: str, *args: Any, **options: Any) -> Any:
         """Calls a method of the first of `stores` that does not fail."""

@@ -61,8 +61,13 @@ class PendingWrite(msgspec.Struct, frozen=True, omit_defaults=True):
 class PendingWrites:
     """The pending writes in a local store, which all processes of a machine share. Threads may share it."""
 
-    def __init__(self, local: KeepsNamespaces, clock: Callable[[], float] = time.monotonic) -> None:
-        self._local, self._clock = local, clock
+    def __init__(
+        self,
+        local: KeepsNamespaces,
+        report_unreadable: Callable[[StoreError], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._local, self._report_unreadable, self._clock = local, report_unreadable, clock
         self._lock = Lock()
         self._writes: list[tuple[str, PendingWrite]] = []
         self._changes, self._known_changes = 1, 0
@@ -101,7 +106,7 @@ class PendingWrites:
         try:
             entries = list(self._local.entries(PENDING))
         except StoreError as error:
-            self._warn("the local mirror cannot be read: %s", error)
+            self._report_unreadable(error)
             return self._writes
         writes = [(name, write) for name, body in entries if (write := self._decode(body)) is not None]
         with self._lock:
@@ -120,13 +125,10 @@ class PendingWrites:
         try:
             return decode_pending(body)
         except WireError as error:
-            self._warn("a pending write is skipped: %s", error)
+            report = log.debug if self._warned else log.warning  # one warning, then debug messages
+            self._warned = True
+            report("a pending write is skipped: %s", error)
             return None
-
-    def _warn(self, message: str, error: Exception) -> None:
-        report = log.debug if self._warned else log.warning  # one warning, then debug messages
-        self._warned = True
-        report(message, error)
 
 
 def decode_pending(body: bytes) -> PendingWrite | None:
