@@ -157,6 +157,8 @@ def test_the_block_that_holds_a_lock_is_not_kept_waiting_by_those_that_try(order
         ("", False),
         ("st.global.b32 [%rd7], %r6;", True),  # the number itself
         ("setp.gt.s32 %p2, %r6, 0; @%p2 st.global.b32 [%rd7], %r1;", True),  # only whether it is positive
+        ("setp.gt.s32 %p2, %r6, 100; @%p2 st.global.b32 [%rd7], %r1;", True),  # only whether it is large
+        ("setp.lt.s32 %p2, %r6, -100; @%p2 st.global.b32 [%rd7], %r1;", True),
         ("xor.b32 %r8, %r6, %r6; st.global.b32 [%rd7], %r8;", False),  # always 0
     ],
 )

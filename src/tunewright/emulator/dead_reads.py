@@ -15,8 +15,24 @@ from tunewright.emulator.faults import FaultList, PtxFault
 from tunewright.emulator.types import Array
 
 Change = Callable[[Array], Array]
-CHANGES: tuple[Change, ...] = (np.invert, lambda values: values + values.dtype.type(1))
-"""What is put in place of a value that was read: its bits inverted, and the next number."""
+
+
+def _fill(values: Array, sign: int) -> Array:
+    """Returns a number that is large as an integer and as a float, with a sign."""
+    size = values.dtype.itemsize
+    return np.full_like(values, int.from_bytes(bytes([sign, *[0x7F] * (size - 1)])))
+
+
+CHANGES: tuple[Change, ...] = (
+    np.invert,
+    lambda values: values + values.dtype.type(1),
+    lambda values: _fill(values, 0x7F),
+    lambda values: _fill(values, 0xFF),
+)
+"""What is put in place of a value that was read: its bits inverted, the next number, a large and a negative one.
+
+A value that is only compared with a bound matters, too, so one of these must lie beyond the bound.
+"""
 
 
 class DoubtfulReads:
