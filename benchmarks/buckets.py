@@ -1,6 +1,6 @@
 """What declared buckets save and cost: ten thousand random lengths through them, on a recorded kernel.
 
-    python benchmarks/buckets.py [--quick] [--json] [--record] [--lengths 10000]
+    python benchmarks/buckets.py [--quick] [--json] [--record] [--passes N] [--lengths 10000]
 
 A matrix product in C (M x 128 x 128) was recorded on lengths M from 1 to 2048, two to a doubling, all configs of a
 small space on each; between recorded lengths the logarithm of a config's time is interpolated. Random lengths are
@@ -27,7 +27,7 @@ import record_spaces as recorder
 import space_kinds as kinds
 from figures import Goal, Report, parser
 from shapes_lengths import KEPT, Between
-from shapes_table import Floats, Recorded, Table, record_table
+from shapes_table import PASSES, Floats, Recorded, Table, record_table
 
 import tunewright as tw
 from tunewright.model.decision import Tier
@@ -113,11 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     usual = KEPT / f"gemm-{recorder.device_name()}.parquet"
     takes = parser(__doc__)
     takes.add_argument("--record", action="store_true", help="make the table anew on this machine")
+    takes.add_argument("--passes", type=int, default=PASSES, help="passes of --record")
     takes.add_argument("--lengths", type=int, help="how many are asked for: 10000, or 1000 if quick")
     given = takes.parse_args(arguments)
     path = usual if given.record else next(iter(sorted(KEPT.glob("*.parquet"))), usual)
     if given.record:
-        record_table(path, Recorded("gemm", ("M", "N", "K"), [(m, SIDE, SIDE) for m in LENGTHS], job))
+        recorded = Recorded("gemm", ("M", "N", "K"), [(m, SIDE, SIDE) for m in LENGTHS], job)
+        record_table(path, recorded, given.passes)
     count = given.lengths or (1000 if given.quick else 10_000)
     lengths = np.random.default_rng(0).integers(1, LONGEST + 1, count).tolist()
     report = Report()

@@ -16,6 +16,8 @@ the thread. `ratio` is the time as it is over the time changed, the median of ne
 - `packing_order`: how many terms are packed at a time
 - `column_blocks`: how many columns a block has
 - `register_block`: other blocks of sums
+- `more_rows`: 1020 rows, in blocks of 5 and 6 instead of 4: fewer reads of the panel of b for the same work
+- `short_sums`: the same work as 2, 4, 8 products with fewer terms, whose panels of b are so much smaller
 - `filter_alignment`: of a convolution that does not pack, the filters alone start at a cache line
 - `softmax_prefetch`: the next row is prefetched, or not
 """
@@ -32,6 +34,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -261,9 +264,32 @@ def register_block() -> dict[str, Call]:
     return {"as it is": on_arrays(product())} | {name: on_arrays(product(**block)) for name, block in blocks.items()}
 
 
+def sized(rows: int, terms: int, calls: int = 1, **changed: Any) -> Call:
+    """A product with so many rows and terms, called so many times."""
+    payload = payloads.matmul(rows, SIZE, terms, after="relu")
+    made = built(payload, gemm_plan(payload), PRODUCT | changed)
+    args = [array(one) for one in (*numbers((rows, terms), (terms, SIZE)), np.zeros((rows, SIZE), np.float32))]
+
+    def run() -> None:
+        for _ in range(calls):
+            made(*args)
+
+    return run
+
+
+def more_rows() -> dict[str, Call]:
+    changed = {f"{mr} x 64, {kr} terms": sized(1020, SIZE, mr=mr, kr=kr) for mr, kr in ((5, 8), (6, 4), (6, 8))}
+    return {"as it is": sized(1020, SIZE)} | changed
+
+
+def short_sums() -> dict[str, Call]:
+    changed = {f"{calls} x {SIZE // calls} terms": sized(SIZE, SIZE // calls, calls) for calls in (2, 4, 8)}
+    return {"as it is": sized(SIZE, SIZE)} | changed
+
+
 def filter_alignment() -> dict[str, Call]:
     payload = payloads.conv2d((1, 58, 58, 64), 64, 3, after="relu")
-    plan = contraction_plan(payload)
+    plan = contraction_plan(payload, reuses=inf)
     x, filters = numbers((1, 58, 58, 64), (3, 3, 64, 64))
     args, out = [array(x), array(filters)], array(np.zeros((1, 56, 56, 64), np.float32))
     plain = built(payload, plan, {"variant": "unpacked rows", "mr": 8, "nr": 32, "kr": 4})
@@ -291,7 +317,7 @@ def softmax_prefetch() -> dict[str, Call]:
 
 EXPERIMENTS = (
     arrays, huge_pages, heap, row_stride, k_blocks, panel_prefetch, row_prefetch, packing_order, column_blocks,
-    register_block, filter_alignment, softmax_prefetch,
+    register_block, more_rows, short_sums, filter_alignment, softmax_prefetch,
 )  # fmt: skip
 
 

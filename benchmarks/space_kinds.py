@@ -145,7 +145,7 @@ SPMV = space(
         "BATCH": [1, 2, 4, 8],
         "opt": FAST,
     },
-    ["FORMAT != 2 or SUMS == 1", "FORMAT != 3 or BATCH == 1"],
+    ["FORMAT != 2 or SUMS == 1"],
 )
 SORT = space(
     {

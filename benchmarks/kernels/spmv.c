@@ -4,7 +4,7 @@
      SUMS    sums of a row that run side by side (CSR and ELL by rows)
      UNROLL  turns of the innermost loop written out
      AHEAD   elements ahead whose x is prefetched; 0: none
-     BATCH   rows between two looks at the loop's end */
+     BATCH   rows between two looks at the loop's end; slices side by side */
 
 #include <stdint.h>
 
@@ -57,22 +57,25 @@ void spmv(const int32_t *restrict starts, const int32_t *restrict columns, const
             }
     }
 #else
-    for (int r = 0; r < ROWS; r += 8) {
-        float sum[8 * SUMS] = {0};
+    for (int r = 0; r < ROWS; r += 8 * BATCH) {
+        float sum[BATCH][8 * SUMS] = {0};
         const float *v = slice_values + r * WIDTH;
         const int32_t *c = slice_columns + r * WIDTH;
-        TIMES(UNROLL) for (int k = 0; k + SUMS <= WIDTH; k += SUMS) {
-            if (AHEAD)
-                __builtin_prefetch(v + k * 8 + AHEAD * 8);
-            TIMES(64) for (int s = 0; s < 8 * SUMS; s++)
-                sum[s] += v[k * 8 + s] * x[c[k * 8 + s]];
-        }
-        TIMES(8) for (int b = 0; b < 8; b++) {
-            float total = 0;
-            TIMES(8) for (int s = 0; s < SUMS; s++)
-                total += sum[s * 8 + b];
-            y[r + b] = total;
-        }
+        TIMES(UNROLL) for (int k = 0; k + SUMS <= WIDTH; k += SUMS)
+            TIMES(8) for (int b = 0; b < BATCH; b++) {
+                const int at = (b * WIDTH + k) * 8;
+                if (AHEAD)
+                    __builtin_prefetch(v + at + AHEAD * 8);
+                TIMES(64) for (int s = 0; s < 8 * SUMS; s++)
+                    sum[b][s] += v[at + s] * x[c[at + s]];
+            }
+        TIMES(8) for (int b = 0; b < BATCH; b++)
+            TIMES(8) for (int i = 0; i < 8; i++) {
+                float total = 0;
+                TIMES(8) for (int s = 0; s < SUMS; s++)
+                    total += sum[b][s * 8 + i];
+                y[r + 8 * b + i] = total;
+            }
     }
 #endif
 }

@@ -7,12 +7,12 @@ from tunewright.model.signature import In, Out, Parameter, Signature
 from tunewright.ports.backend import Kernel
 
 
-def ran(payload, schedule, inputs, config, folder):
+def ran(payload, schedule, inputs, config, folder, threads=1):
     """The result of a payload for these arrays."""
     shape = payload.arguments[-1].shape
     out = np.full([size or inputs[0].shape[0] for size in shape], 7, np.float32)
     roles = tuple(Parameter(one.name, Out if one.written else In) for one in payload.arguments)
-    kernel, backend = Kernel("k", lambda: None, roles, folder), Mlir(payload, schedule)
+    kernel, backend = Kernel("k", lambda: None, roles, folder), Mlir(payload, schedule, threads=threads)
     signature = Signature.of(kernel.parameters, [*inputs, out])
     backend.load(kernel, backend.build(kernel, config, signature))(*inputs, out)
     return out

@@ -32,6 +32,34 @@ def test_every_structure_of_a_contraction_is_right(case, tmp_path) -> None:
         np.testing.assert_allclose(out, right, atol=1e-5 * np.abs(right).max(), err_msg=name)
 
 
+SHARED = {
+    "batch": (*BATCH, contraction_plan, {"variant": "packed rows", "mr": 4, "nr": 16, "kr": 4}),
+    "conv2d": (*CONV, contraction_plan, {"variant": "packed columns", "mr": 4, "nr": 16, "kr": 4}),
+    "softmax": (payloads.softmax(8, 64), [(8, 64)], row_plan, {"variant": "side by side", "mr": 1, "tj": 16}),
+    "attention": (
+        payloads.attention(2, 32, 16),
+        [(2, 32, 16)] * 3,
+        row_plan,
+        {"variant": "side by side", "mr": 4, "nr": 16, "kr": 4, "tj": 16},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_several_threads_share_the_outer_loops(name, tmp_path) -> None:
+    pytest.importorskip("islpy")
+    payload, shapes, make_plan, config = SHARED[name]
+    inputs, right = given(*shapes), payload.reference(*given(*shapes))
+    if name == "softmax":
+        config = config | {"prefetch": 1}
+    for threads, expected in ((1, 0), (2, 1)):
+        plan = make_plan(payload, threads=threads)
+        out = ran(payload, plan, inputs, config, tmp_path, threads)
+        np.testing.assert_allclose(out, right, atol=1e-5 * np.abs(right).max())
+        applied = compiler.apply_script(payload.text, plan.schedule(config).script())
+        assert applied.count("scf.forall") == expected, threads
+
+
 def test_a_batch_of_any_size_is_not_packed(tmp_path) -> None:
     payload = payloads.batch_matmul(None, 8, 64, 16, after="relu")
     plan, inputs = contraction_plan(payload), given(*BATCH[1])

@@ -78,27 +78,28 @@ def _right_operand(op: LinalgOp, row: int, column: int) -> int:
     return -1
 
 
-def contraction_plan(payload: Payload) -> SchedulePlan:
+def contraction_plan(payload: Payload, *, threads: int = 1, reuses: float = REUSES) -> SchedulePlan:
     """Returns the plan of a fill, a contraction and at most one operation after it: a batch, a convolution.
 
     The right operand is copied into panels, which are aligned whatever the arrays are; it may also be read as it is
-    if only few rows use it. Blocks of a row or of a column come first.
+    if fewer than `reuses` rows use it. Blocks of a row or of a column come first. Several threads share the outermost
+    loop.
     """
     kinds = [op.kind for op in payload.operations]
     if kinds[:1] != ["linalg.fill"] or not 2 <= len(kinds) <= 3 or kinds[2:] not in ([], ["linalg.generic"]):
         raise ScheduleError("this plan is for linalg.fill, a contraction, and at most one linalg.generic after it")
     loops = ContractionLoops.of(payload.operations[1])
-    packs = [_packed_part(loops)] if _must_pack(loops) else [empty_part("unpacked"), _packed_part(loops)]
+    packs = [_packed_part(loops)] if _must_pack(loops, reuses) else [empty_part("unpacked"), _packed_part(loops)]
     nests = [PlanPart(name, partial(_tile, loops=loops, order=name)) for name in ("rows", "columns")]
-    return SchedulePlan(payload, [packs, nests, _register_part(loops)])
+    return SchedulePlan(payload, [packs, nests, _register_part(loops, threads)])
 
 
-def _must_pack(loops: ContractionLoops) -> bool:
+def _must_pack(loops: ContractionLoops, reuses: float) -> bool:
     """Returns whether packing always pays: then the search does not depend on how the arrays of a trial are aligned."""
     shared = [loops.size(loop) for loop in (*loops.around, loops.row) if loop not in loops.right_around()]
     known = None not in shared and not any(loops.size(loop) is None for loop in loops.around)
     columns = loops.size(loops.column) or 1
-    return known and columns % vector_lanes() == 0 and columns > vector_lanes() and prod(filter(None, shared)) >= REUSES
+    return known and columns % vector_lanes() == 0 and columns > vector_lanes() and prod(filter(None, shared)) >= reuses
 
 
 def _packed_part(loops: ContractionLoops) -> PlanPart:
@@ -109,7 +110,7 @@ def _packed_part(loops: ContractionLoops) -> PlanPart:
     return PlanPart("packed", lambda context: _pack(context, loops), rules=(rule,), violation=lambda payload: reason)
 
 
-def _register_part(loops: ContractionLoops) -> PlanPart:
+def _register_part(loops: ContractionLoops, threads: int) -> PlanPart:
     """The innermost block, unrolled and kept in vector registers over the loops of the sums."""
     wide, most = vector_lanes(), vector_registers()
     l2 = cpu().limits.get("l2", 1 << 20)
@@ -134,7 +135,7 @@ def _register_part(loops: ContractionLoops) -> PlanPart:
         Rule("at most 1024 multiplications are unrolled", lambda mr, nr, kr: mr * nr * kr <= 1024 * wide),
         Rule(f"a panel fits into L2 ({l2 >> 10} KiB)", lambda nr: nr * depth * FLOAT_BYTES <= l2),
     )
-    return PlanPart("registers", partial(_finish, loops=loops), knobs, rules)
+    return PlanPart("registers", partial(_finish, loops=loops, threads=threads), knobs, rules)
 
 
 def _generalize_product(context: PlanContext) -> Handle:
@@ -191,7 +192,7 @@ def _tile(context: PlanContext, *, loops: ContractionLoops, order: str) -> None:
     context.handles |= {"product": chain[-2], "blocks": len(blocks)}
 
 
-def _finish(context: PlanContext, *, loops: ContractionLoops) -> None:
+def _finish(context: PlanContext, *, loops: ContractionLoops, threads: int) -> None:
     """Tile the sums, vectorize, keep accumulators in registers, bufferize and lower."""
     s = context.schedule
     sizes = [0] * len(loops.op.loops)
@@ -208,5 +209,6 @@ def _finish(context: PlanContext, *, loops: ContractionLoops) -> None:
     s.vectorize(inner)
     hoist_accumulators(s)
     s.bufferize()
-    s.sequentialize(int(context.handles["blocks"]))
+    blocks = int(context.handles["blocks"])
+    s.sequentialize(blocks, [blocks - 1] if threads > 1 else [])
     s.lower()

@@ -24,19 +24,19 @@ def is_row_reduction(op: LinalgOp) -> bool:
     return bool(op.reductions) and not is_contraction(op)
 
 
-def row_plan(payload: Payload) -> SchedulePlan:
+def row_plan(payload: Payload, *, threads: int = 1) -> SchedulePlan:
     """Returns a plan that fuses all operations into their shared loops and vectorizes along rows.
 
-    With row reductions there are two structures: in order, and side by side in vectors, which changes the order of
-    additions and so the last digits.
+    Several threads share the outer loops. With row reductions there are two structures: in order, and side by side in
+    vectors, which changes the order of additions and so the last digits.
     """
     ops = [op for op in payload.operations if op.reads]
     if not any(is_row_reduction(op) for op in ops):
-        return SchedulePlan(payload, [_fused_part(payload, "fused")])
-    return SchedulePlan(payload, [[_fused_part(payload, "in order"), _fused_part(payload, "side by side")]])
+        return SchedulePlan(payload, [_fused_part(payload, "fused", threads)])
+    return SchedulePlan(payload, [[_fused_part(payload, name, threads) for name in ("in order", "side by side")]])
 
 
-def _fused_part(payload: Payload, name: str) -> PlanPart:
+def _fused_part(payload: Payload, name: str, threads: int) -> PlanPart:
     ops = [op for op in payload.operations if op.reads]
     last, depth, wide = ops[-1], Legality(payload).fusion_depth(), vector_lanes()
     whole = depth == len(last.loops) - len(last.reductions) and not any(is_row_reduction(op) for op in ops)
@@ -72,7 +72,8 @@ def _fused_part(payload: Payload, name: str) -> PlanPart:
 
     side_by_side = name == "side by side"
     free = all(op.loops[-1] in Legality(payload).parallel_loops(op.name) for op in ops if is_row_reduction(op))
-    steps = partial(_schedule_rows, depth=depth, whole=whole, side_by_side=side_by_side)
+    using = "for" if threads == 1 else "forall"
+    steps = partial(_schedule_rows, depth=depth, whole=whole, side_by_side=side_by_side, using=using)
     return PlanPart(name, steps, tuple(knobs), tuple(rules), numerics=side_by_side and not free, violation=violation)
 
 
@@ -81,14 +82,14 @@ def _column_loop(op: LinalgOp) -> int:
     return max(i for i, loop in enumerate(op.loops) if loop not in op.reductions)
 
 
-def _schedule_rows(context: PlanContext, *, depth: int, whole: bool, side_by_side: bool) -> None:
+def _schedule_rows(context: PlanContext, *, depth: int, whole: bool, side_by_side: bool, using: str) -> None:
     s, ops = context.schedule, [op for op in context.payload.operations if op.reads]
     sizes = [1] * depth
     sizes[-2 if whole else -1] = context["mr"]
     if whole:
         sizes[-1] = context["nr"]
     last = match_ops(context, ops)[-1]
-    s.tile_and_fuse(last, sizes)
+    s.tile_and_fuse(last, sizes, using)
     s.cleanup()
     s.cleanup("canonicalization", "tensor.fold_tensor_empty")
     loops = [

@@ -136,12 +136,13 @@ class Schedule(PackingSteps):
         )
         return self.new_handle(f"%fused{n}", inside=around), around
 
-    def tile_and_fuse(self, op: Handle, sizes: Sequence[int]) -> tuple[Handle, list[Handle]]:
-        """Tile the last operation of a chain and fuse all its producers."""
+    def tile_and_fuse(self, op: Handle, sizes: Sequence[int], using: str = "for") -> tuple[Handle, list[Handle]]:
+        """Tile the last operation of a chain and fuse all its producers, in loops or in one `forall`."""
         held = self.check_tensor_op("tile_and_fuse", op)
         self.check_sizes("tile_and_fuse", sizes)
         self.consume(*[handle for handle in self.handles if handle.kind == "op" and handle is not held])
-        return self._tile("tile_and_fuse", held, "transform.structured.fuse", (sizes, "for"), " {apply_cleanup}")
+        options = " {apply_cleanup, use_forall}" if using == "forall" else " {apply_cleanup}"
+        return self._tile("tile_and_fuse", held, "transform.structured.fuse", (sizes, using), options)
 
     def tile_reduction(self, op: Handle, sizes: Sequence[int]) -> Handle:
         """Split a reduction into partial reductions that are combined at the end; changes the order of additions."""

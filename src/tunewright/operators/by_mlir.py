@@ -42,27 +42,27 @@ def _gemm(signature: Signature, threads: int) -> Template:
 def _softmax(signature: Signature, threads: int) -> Template:
     from tunewright.mlir import payloads  # noqa: PLC0415 - as above
 
-    return _row_template(payloads.softmax(signature.dims["M"], signature.dims["N"]))
+    return _row_template(payloads.softmax(signature.dims["M"], signature.dims["N"]), threads)
 
 
 def _layer_norm(signature: Signature, threads: int) -> Template:
     from tunewright.mlir import payloads  # noqa: PLC0415 - as above
 
-    return _row_template(payloads.layer_norm(signature.dims["M"], signature.dims["N"]))
+    return _row_template(payloads.layer_norm(signature.dims["M"], signature.dims["N"]), threads)
 
 
 def _attention(signature: Signature, threads: int) -> Template:
     from tunewright.mlir import payloads  # noqa: PLC0415 - as above
 
     sizes = signature.dims
-    return _row_template(payloads.attention(sizes["H"], sizes["L"], sizes["D"]))
+    return _row_template(payloads.attention(sizes["H"], sizes["L"], sizes["D"]), threads)
 
 
-def _row_template(payload: object) -> Template:
+def _row_template(payload: object, threads: int) -> Template:
     from tunewright.mlir import Mlir  # noqa: PLC0415 - as above
     from tunewright.mlir.payload import Payload  # noqa: PLC0415
     from tunewright.mlir.row_plans import row_plan  # noqa: PLC0415
 
     assert isinstance(payload, Payload)
-    plan = row_plan(payload)
-    return Template(Mlir(payload, plan), plan.space.exact())
+    plan = row_plan(payload, threads=threads)
+    return Template(Mlir(payload, plan, threads=threads), plan.space.exact())
