@@ -38,7 +38,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "slow counts less": {**MIDDLE, "reach": 1.0},
 }
 AT = (25, 50, 100, 200)
-FIRST = 1000
+FIRST = 2000
 """The first seed: none that a table of results is made with."""
 
 

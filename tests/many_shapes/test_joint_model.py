@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tunewright.errors import SettingsError
-from tunewright.shapes.features import MAX_LEVELS, Features
+from tunewright.shapes.features import MAX_LEVELS, PER_TILE, Features
 from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.selection import expected_gains, replay_order, shapes_to_tune, trials_to_make
 from tunewright.shapes.table import ShapeTable
@@ -115,7 +115,23 @@ def test_features_take_any_knob() -> None:
     assert rows.shape == (41, features.count)
     assert np.isfinite(rows).all()
     assert features.base <= (MAX_LEVELS + 4) * 5 + 4 * MAX_LEVELS + 4
-    assert features.columns([1])[features.base :] == list(range(features.base + 4, features.base + 8))
+    second = features.base + PER_TILE
+    assert features.columns([1])[features.base :] == list(range(second, second + PER_TILE))
+
+
+def test_what_is_left_over_and_done_one_by_one_is_foreseen() -> None:
+    """Vectors of 4 to 32 elements, and a loop over the rest: which is the best depends on what is left over."""
+    configs = tuple(Config(vector=1 << i, unroll=unroll) for i in range(2, 6) for unroll in (1, 2))
+    lost = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        sizes = zip(rng.permutation(np.arange(20, 150))[:40].tolist(), rng.integers(1, 50, 40).tolist(), strict=True)
+        shapes = tuple(sizes)
+        steps = np.array([[n // c["vector"] + n % c["vector"] for c in configs] for n, _ in shapes], dtype=np.float64)
+        seconds = steps * [1 + 0.1 / c["unroll"] for c in configs] * np.array(shapes)[:, 1:]
+        table = ShapeTable(("N", "R"), shapes, configs, seconds, np.ones(len(shapes)))
+        lost.append(regret_of_untuned(table, list(range(16))).mean())
+    assert np.mean(lost) < 0.02
 
 
 def test_what_the_features_leave_over_is_carried_to_shapes_nearby(modeled) -> None:

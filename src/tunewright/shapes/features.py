@@ -27,7 +27,7 @@ MAX_TILES = 36
 MAX_KEPT = 64
 """Shapes whose features are kept, since models are made again and again."""
 
-PER_TILE = 4
+PER_TILE = 5
 """Features of a size and a tile."""
 
 
@@ -77,11 +77,16 @@ class Features:
 
 
 def _division(size: float, tile: Floats) -> Floats:
-    """Returns how tiles divide a size: work padded, work left over, one over the number of tiles, and its logarithm."""
-    counts = np.ceil(size / tile)
+    """Returns how tiles divide a size.
+
+    Work padded, work left over, steps if what is left over is done one by one, one over the number of tiles, and the
+    logarithm of that number.
+    """
+    counts, rest = np.ceil(size / tile), np.mod(size, tile)
     padded = np.log(np.minimum(counts * tile / size, 8))
-    left = np.log1p(3 * np.mod(size, tile) / size)
-    return np.stack([padded, left, 1 / counts, np.clip(np.log2(size / tile), -2, 4) / 4], axis=1)
+    left = np.log1p(3 * rest / size)
+    steps = np.log(np.minimum((np.floor(size / tile) + rest) * tile / size, 8))
+    return np.stack([padded, left, steps, 1 / counts, np.clip(np.log2(size / tile), -2, 4) / 4], axis=1)
 
 
 def _levels(column: Sequence[object]) -> Floats:
