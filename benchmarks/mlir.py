@@ -11,6 +11,8 @@ All are visited in turn, by the CPU time of the thread; ratios are those of neig
 on one thread over that on two, which needs an idle machine to mean anything: `load` says how busy it was, and
 `threads.possible` what two threads gain at that moment where they share nothing.
 
+`seeded_1024` is the ratio to numpy after six trials at 1024^3 that start from what was found at 512^3.
+
 `shipped` is the winner at 1024^3 in a process that has its machine code from a bundle and no MLIR, beside the same in
 this one. `--peers DIR` also tunes with TVM (MetaSchedule, 64 trials) and compiles with IREE, in environments that are
 made under DIR; that takes some minutes more. `tuning_time_vs_tvm` is TVM's tuning time over ours until a trial was as
@@ -33,7 +35,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ import tunewright as tw
 from tunewright.engine.budget import Budget
 from tunewright.mlir import Mlir, payloads
 from tunewright.mlir.gemm_plans import gemm_plan
+from tunewright.mlir.seeds import adapt_configs
 from tunewright.model.decision import Decision
 from tunewright.model.trial import Timing
 
@@ -60,7 +63,7 @@ GOALS = (
     Goal("shipped", "<=", 1.05),
 )
 PEER_GOALS = (Goal("vs_tvm", ">=", 1.0), Goal("tuning_time_vs_tvm", ">=", 10.0))
-TVM_TRIALS = 64
+TVM_TRIALS, FEW = 64, 6
 PEAK = r"""
 typedef float v __attribute__((vector_size(64)));
 void peak(float *out, long n) {
@@ -91,6 +94,7 @@ product_1024 = declared("product_1024", SQUARES["1024"])
 product_504x64x256 = declared("product_504x64x256", OTHERS["504x64x256"])
 product_1000x333x777 = declared("product_1000x333x777", OTHERS["1000x333x777"])
 product_1x4096x4096 = declared("product_1x4096x4096", OTHERS["1x4096x4096"])
+product_seeded = declared("product_seeded", SQUARES["1024"])
 product_threads = declared("product_threads", SQUARES["1024"], threads=2)
 
 
@@ -178,6 +182,17 @@ def one(name: str, shape: tuple[int, int, int], folder: Path, given: tuple[int, 
             trace.append([number, str(trial.config["variant"]), round(1e3 * measured, 4), round(trial.at - began, 1)])
     said = {"config": str(decision.config), "trials": len(tried), "search_s": round(spent, 1), "trace": trace}
     return said | compared(kernel, shape, folder, rounds)
+
+
+def seeded(found: Mapping[str, Any], folder: Path, rounds: int) -> dict[str, Any]:
+    """A few trials at 1024^3 that start from what was found at 512^3, in a store of their own."""
+    shape = SQUARES["1024"]
+    seeds = adapt_configs(gemm_plan(payloads.matmul(*shape, after="relu")), [found])
+    start = time.perf_counter()
+    decision = searched(product_seeded, arrays(shape), folder / "seeded", FEW, seeds)
+    spent = time.perf_counter() - start
+    said = {"config": str(decision.config), "trials": FEW, "search_s": round(spent, 1)}
+    return said | compared(product_seeded, shape, folder, rounds)
 
 
 def possible(folder: Path) -> float:
@@ -294,6 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shapes[name] = one(name, shape, folder, (trials if name in squares else fewer, rounds))
             report.lines.append(shape_line(name, shapes[name]))
             print(report.lines[-1], file=sys.stderr, flush=True)
+        few = None if given.quick else seeded(product_512.decide(*arrays(SQUARES["512"])).config, folder, rounds)
         threads = None if given.quick else threaded(folder, max(2, trials // 5), rounds)
         peers = against(given.peers, shapes, rounds) if given.peers else None
         largest = "512" if given.quick else "1024"
@@ -302,8 +318,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "1024" in squares:
         report.figures["of_peak_1024"] = shapes["1024"]["of_peak"]
     report.figures["worst_other_shape"] = min(shapes[name]["ratio"] for name in others)
-    if threads:
-        report.figures["threads_speedup"] = threads["speedup"]
+    if threads and few:
+        report.figures |= {"threads_speedup": threads["speedup"], "seeded_1024": few["ratio"], "seeded": few}
+        report.lines.append(shape_line("1024, seeded", few))
     report.figures["shipped"] = shipped["ratio"]
     if peers:
         report.figures |= {"vs_tvm": peers["tvm"]["ratio"], "tuning_time_vs_tvm": peers["tuning_time_vs_tvm"]}

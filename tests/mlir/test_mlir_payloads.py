@@ -9,7 +9,7 @@ from tunewright.errors import BackendError, ScheduleError
 from tunewright.mlir import Mlir, compiler, payloads
 from tunewright.mlir.gemm_plans import gemm_plan
 from tunewright.mlir.row_plans import row_plan
-from tunewright.mlir.seeds import seed_configs
+from tunewright.mlir.seeds import adapt_configs, seed_configs
 from tunewright.model.signature import In, Out, Parameter, Signature
 from tunewright.ports.backend import Kernel
 from tunewright.spaces.config import VARIANT
@@ -81,6 +81,18 @@ def test_products_of_any_shape_are_right_in_every_structure(shape, after, tmp_pa
     for config in seed_configs(plan):
         out, right = results(payload, plan, config, [(m, k), (k, n)], tmp_path)
         np.testing.assert_allclose(out, right, atol=1e-5 * max(1, np.abs(right).max()), err_msg=str(config))
+
+
+def test_what_one_payload_found_seeds_another() -> None:
+    found = {"variant": "packed columns", "mr": 4, "nr": 64, "kr": 8, "nc": 128, "pk": 16}
+    larger = gemm_plan(payloads.matmul(1024, 1024, 1024, after="relu"))
+    assert adapt_configs(larger, [found, found]) == [found]
+    odd = gemm_plan(payloads.matmul(1000, 333, 777, after="relu"))
+    (seed,) = adapt_configs(odd, [found])
+    assert seed in odd.space
+    assert seed != found
+    assert (seed["variant"], seed["mr"], seed["nr"], seed["kr"]) == ("packed columns", 4, 64, 7)
+    assert adapt_configs(row_plan(payloads.softmax(8, 64)), [found]) == []
 
 
 def test_a_payload_in_text_is_known_as_well_as_one_we_wrote() -> None:

@@ -1,8 +1,10 @@
-"""Seed configs of a plan, ordered by what isl's polyhedral scheduler would fuse."""
+"""Seed configs of a plan: by what isl's polyhedral scheduler would fuse, and from what other payloads found."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import log2
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from tunewright.mlir.legality import import_isl, isl_domain
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.plan import SchedulePlan
 from tunewright.mlir.processor import vector_lanes
-from tunewright.spaces.config import VARIANT, Config
+from tunewright.spaces.config import VARIANT, Config, Value
 
 SAMPLES = 400
 """Configs sampled per structure to find the one with the best register use."""
@@ -71,6 +73,30 @@ def seed_configs(plan: SchedulePlan) -> list[Config]:
     hint = suggest_fusion(plan.payload)
     unfused = {name for name, parts in plan.structures.items() if not any(part.fuses for part in parts)}
     return sorted(best.values(), key=lambda config: bool(hint and hint.fused) and str(config[VARIANT]) in unfused)
+
+
+def adapt_configs(plan: SchedulePlan, found: Iterable[Mapping[str, Value]]) -> list[Config]:
+    """Returns what was found for other payloads as seeds of this plan: the same structure, and the nearest numbers.
+
+    Numbers are near by their ratios. A structure that this plan does not have gives no seed.
+    """
+    seeds = []
+    for config in found:
+        same = [one for one in plan.space if one[VARIANT] == config.get(VARIANT)]
+        if same:
+            seeds.append(min(same, key=lambda one: _distance(one, config)))
+    return list(dict.fromkeys(seeds))
+
+
+def _distance(config: Config, other: Mapping[str, Value]) -> float:
+    """Returns how many doublings two configs are apart, over all knobs that both have."""
+    return sum(_value_distance(config[name], other[name]) for name in config.keys() & other.keys())
+
+
+def _value_distance(one: Value, two: Value) -> float:
+    if isinstance(one, int | float) and isinstance(two, int | float) and one > 0 and two > 0:
+        return abs(log2(one / two))
+    return float(one != two)
 
 
 def _register_use(config: Config) -> tuple[float, ...]:
