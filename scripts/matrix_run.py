@@ -56,12 +56,8 @@ CORE = (
 NOT_NEEDED = ("nvidia-cusolver", "nvidia-nvtx", "nvidia-cuda-cccl")
 """Packages of CUDA that torch requires and that `import torch` does not load."""
 
-OLDER_DOCTOR = "three tests of the doctor fail: what Dynamo reports of recompilations for other sizes differs there"
-
 NOT_SUPPORTED_YET = {
     "torch-2.10": "five tests of the doctor fail: Dynamo reports other lines and reasons there",
-    "torch-2.11": OLDER_DOCTOR,
-    "torch-2.12": OLDER_DOCTOR,
 }
 """Environments whose tests fail, and why. An entry goes when its tests pass."""
 
