@@ -131,6 +131,7 @@ def run_phase(phase: str, model: str, threads: int, folder: Path) -> dict[str, A
     single = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "KMP_BLOCKTIME": "0"}
     home = {"TUNEWRIGHT_CACHE": str(folder / "cache"), "TUNEWRIGHT_STORE": str(folder / f"{model} x{threads}.sqlite")}
     environ = {**os.environ, **single, **home, "TORCHINDUCTOR_CACHE_DIR": caches}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process would parse torch's sources anew
     ran = subprocess.run([sys.executable, *argv], env=environ, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(ran.stdout.splitlines()[-1])
 

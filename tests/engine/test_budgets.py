@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 
 import tunewright as tw
+from tunewright.backends.host import cpu
 from tunewright.engine.budget import FINAL_SHARE, Budget
+from tunewright.engine.journal import Journal
+from tunewright.engine.search_loop import Search, search
+from tunewright.engine.stopping import StoppingRule
+from tunewright.model.decision import Problem
 from tunewright.model.event import TrialFinished
+from tunewright.model.key import Key
+from tunewright.model.signature import Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.spaces.config import Config
+from tunewright.stores.memory import MemoryStore
+from tunewright.strategies.random import RandomSearch
 
 
 class Hours:
@@ -36,6 +45,52 @@ def test_no_trial_starts_that_would_take_the_time_of_the_final_race() -> None:
     clock.now += 0.2
     assert budget.grant() == 0
     assert budget.grant(essential=True) == 1
+
+
+def test_what_needs_no_build_is_tried_when_there_is_no_time_to_build() -> None:
+    clock = Hours()
+    budget = Budget(seconds=90.0, clock=clock)
+    budget.learn(Trial(Config(a=1), Timing((0.05,)), build_seconds=30.0, run_seconds=2.0))
+    clock.now += 50
+    assert budget.grant() == 0
+    assert budget.grant(ready=True) == 1
+    budget.learn(trial(0.05, 2.0), ready=True)  # it was cheap, and what is built is not cheaper for it
+    assert budget.grant() == 0
+    clock.now += 20
+    assert budget.grant(ready=True) == 0
+
+
+def test_a_ready_seed_is_tried_after_a_long_build() -> None:
+    """What needs no build comes first, and after it nothing that the budget has no time for."""
+    clock, asked = Hours(), []
+    config = {number: Config(a=number) for number in (1, 2, 3)}
+    space = tw.Space(tw.Knob("a", [1, 2, 3]))
+    problem = Problem(
+        Key("k", "source", Signature(()), cpu()), space, config[1], seeds=(config[2],), ready=(config[2],)
+    )
+    budget = Budget(seconds=90.0, clock=clock)
+    strategy = RandomSearch(space, np.random.default_rng(0))
+    journal = Journal(MemoryStore(), problem, lambda event: None)
+    plan = Search(problem, strategy, budget, StoppingRule(strategy, 0.0), journal)
+
+    class Serial:
+        def run(self, attempt, requests):
+            for request in requests:
+                asked.append(request.config)
+                build = 0.0 if request.config == config[2] else 30.0
+                clock.now += build + 20
+                yield Trial(request.config, Timing((0.05,)), build_seconds=build, run_seconds=2.0)
+
+    search(plan, None, Serial())
+    assert asked == [config[1], config[2]]
+
+
+def test_a_search_inside_a_trial_leaves_time_for_it_and_for_the_final_race() -> None:
+    clock = Hours()
+    budget = Budget(seconds=90.0, clock=clock)
+    budget.learn(Trial(Config(a=1), Timing((0.05,)), build_seconds=15.0, run_seconds=2.0))
+    clock.now += 20
+    assert budget.left_for_part() == 90 - 20 - 90 * FINAL_SHARE - 17
 
 
 def test_slow_kernels_keep_more_for_the_final_race_unless_there_can_be_none() -> None:

@@ -60,6 +60,13 @@ def test_several_threads_share_the_outer_loops(name, tmp_path) -> None:
         assert applied.count("scf.forall") == expected, threads
 
 
+@pytest.mark.parametrize("name", SHARED)
+def test_threads_without_a_loop_that_they_share_are_refused(name, tmp_path) -> None:
+    payload, shapes, make_plan, config = SHARED[name]
+    with pytest.raises(ScheduleError, match=r"no loop is shared by the 2 threads.*make the plan with threads=2"):
+        ran(payload, make_plan(payload), given(*shapes), config, tmp_path, threads=2)
+
+
 def test_a_batch_of_any_size_is_not_packed(tmp_path) -> None:
     payload = payloads.batch_matmul(None, 8, 64, 16, after="relu")
     plan, inputs = contraction_plan(payload), given(*BATCH[1])

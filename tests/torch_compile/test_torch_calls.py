@@ -149,14 +149,14 @@ def test_sizes_that_must_differ_or_be_equal_are_different_keys() -> None:
     assert keys == [("size", "float32[n0]", "size", "float32[n1]"), ("size", "float32[n0]", "float32[n0]")]
 
 
-def test_a_part_of_a_graph_has_no_more_time_than_the_graph_has_left(monkeypatch) -> None:
+def test_a_part_of_a_graph_has_no_more_time_than_the_graph_can_spare(monkeypatch) -> None:
     graph = Resolver(None, Overrides(), "8,20m")
     part = Resolver(None, Overrides(), "8,5m", within=graph)
     assert part._make_budget().seconds == 300
     graph._running = graph._make_budget()
-    monkeypatch.setattr(graph._running, "left", lambda: 12.0)
+    monkeypatch.setattr(graph._running, "left", lambda: 312.0)  # a quarter of 20 minutes is for its final race
     assert part._make_budget().seconds == 12
-    monkeypatch.setattr(graph._running, "left", lambda: -3.0)
+    monkeypatch.setattr(graph._running, "left", lambda: 30.0)
     assert part._make_budget().seconds == 0
 
 

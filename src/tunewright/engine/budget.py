@@ -45,6 +45,7 @@ class Budget:
         self.trials, self.seconds, self.spent = trials, seconds, 0
         self._clock, self._started = clock, clock()
         self._costs: deque[float] = deque(maxlen=RECENT_TRIALS)
+        self._runs: deque[float] = deque(maxlen=RECENT_TRIALS)
         self._fastest = self._first = 0.0
         self.start_seconds = 0.0
         self._compiles_late: bool | None = None
@@ -62,13 +63,16 @@ class Budget:
         needed = max(MIN_FINAL_SECONDS, FINAL_SHARE * self.seconds, self.start_seconds + FINAL_LAUNCHES * self._fastest)
         return next((seconds for seconds in (needed, least) if seconds <= self.seconds / 2), 0.0)
 
-    def grant(self, count: int = 1, *, essential: bool = False) -> int:
+    def left_for_part(self) -> float:
+        """Returns the seconds for a search inside a trial, which leaves time for that trial and the final race."""
+        return self.left() - self._final_seconds - _expected(self._costs)
+
+    def grant(self, count: int = 1, *, essential: bool = False, ready: bool = False) -> int:
         """Returns how many of `count` more trials may start now: none if one would take the time of the final race.
 
-        `essential` trials may start whatever time is left.
+        `essential` trials may start whatever time is left. What is `ready` needs no build.
         """
-        expected = median(self._costs) if self._costs else 0.0
-        if not essential and self.left() <= self._final_seconds + expected:
+        if not essential and self.left() <= self._final_seconds + _expected(self._runs if ready else self._costs):
             return 0
         return count if self.trials is None else max(0, min(count, self.trials - self.spent))
 
@@ -76,10 +80,12 @@ class Budget:
         """Counts trials as started."""
         self.spent += trials
 
-    def learn(self, trial: Trial) -> None:
-        """Takes in what a trial cost."""
+    def learn(self, trial: Trial, *, ready: bool = False) -> None:
+        """Takes in what a trial cost; if it was `ready`, it says nothing about those that are built."""
         cost = trial.build_seconds + trial.run_seconds
-        self._costs.append(cost)
+        if not ready:
+            self._costs.append(cost)
+        self._runs.append(trial.run_seconds)
         self.start_seconds = self.start_seconds or max(START_SECONDS, self._clock() - self._started - cost)
         if trial.works:
             self._first = self._first or trial.seconds
@@ -114,3 +120,7 @@ class Budget:
             else:
                 budget.trials = int(float(number))
         return budget
+
+
+def _expected(costs: deque[float]) -> float:
+    return median(costs) if costs else 0.0

@@ -48,7 +48,7 @@ def search(plan: Search, attempt: Attempt, pool: Pool) -> None:
                 plan.journal.trying.end(trial.config)
                 continue
             trial = plan.journal.call_hung(trial)
-        plan.budget.learn(trial)
+        plan.budget.learn(trial, ready=trial.config in plan.problem.ready)
         plan.journal.add(trial)
         plan.strategy.tell([trial])
         if reason := find_repeated_failure(plan.problem, plan.journal.trials):
@@ -70,7 +70,7 @@ def _requests(plan: Search) -> Iterator[TrialRequest]:
     while batch:
         for config in batch:
             essential = config == problem.default and not journal.known
-            if config not in requested and budget.grant(essential=essential):
+            if config not in requested and budget.grant(essential=essential, ready=config in problem.ready):
                 requested.add(config)
                 budget.spend()
                 journal.trying.start(config)

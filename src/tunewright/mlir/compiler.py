@@ -282,6 +282,11 @@ def compile_object(payload: str, script: TransformScript, path: Path, *, threads
     _, passes, engine, _ = _import_torch_mlir()
     with _context() as ir:
         module = _apply_script(ir, payload, script)
+        if threads > 1 and not any(loop in str(module) for loop in ("scf.forall", "scf.parallel")):
+            raise ScheduleError(
+                f"no loop is shared by the {threads} threads, so the kernel would run on one; make the plan with "
+                f"threads={threads} (a model_plan has none), tile with forall in a schedule, or leave out threads"
+            )
         try:
             if POLYNOMIAL in script.options:
                 expand_exponentials(ir, module)

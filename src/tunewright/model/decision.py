@@ -33,6 +33,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     `seeds` are configs to try first: an earlier decision, a heuristic's proposal, another tool's table.
     `exact` is the key of the call itself if `key` is the key of its bucket. `notes` are for every decision.
+    `ready` are seeds that need no build: they are tried even if there is no time left to build another.
     """
 
     key: Key
@@ -41,6 +42,7 @@ class Problem(msgspec.Struct, frozen=True):
     seeds: tuple[Config, ...] = ()
     exact: Key | None = None
     notes: tuple[str, ...] = ()
+    ready: tuple[Config, ...] = ()
 
 
 class Finalist(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -42,26 +42,28 @@ class CapturedGraph:
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors):
             return "it has subclasses of tensors"
         try:
-            first, second = (self._seeded_results(seed) for seed in (1, 2))
+            (first, written), (second, _) = (self._run(seed) for seed in (1, 2))
         except REFUSALS as error:
             return f"it cannot be run by itself: {type(error).__name__}"
         same = len(first) == len(second) and all(map(torch.equal, first, second))
         if not same:
             return "its results are random, or not numbers"
-        return "" if all(can_be_copied(self.values[i]) for i in self.written) else "it writes to what cannot be copied"
-
-    def _seeded_results(self, seed: int) -> list[Any]:
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(seed)
-            return tensors_in(self.graph(*clone_tensors(self.values)))
+        self.written = written
+        return "" if all(can_be_copied(self.values[i]) for i in written) else "it writes to what cannot be copied"
 
     @cached_property
     def written(self) -> frozenset[int]:
         """The numbers of the inputs that the graph writes to."""
+        return self._run(seed=1)[1]
+
+    def _run(self, seed: int) -> tuple[list[Any], frozenset[int]]:
+        """Runs the graph on copies of its inputs; returns the results, and the numbers of the inputs written to."""
         values = clone_tensors(self.values)
         before = [version_of(value) for value in values]
-        self.graph(*values)
-        return frozenset(i for i, value in enumerate(values) if version_of(value) != before[i])
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            results = tensors_in(self.graph(*values))
+        return results, frozenset(i for i, value in enumerate(values) if version_of(value) != before[i])
 
     @cached_property
     def weights(self) -> tuple[int, ...]:

@@ -298,7 +298,7 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
     source = digest(captured.source, *space.names)
     key = Key(NAME, source, Signature(captured.arguments), cpu(), environment.toolchain, mode)
     seeds = graph_space.seeds(space, huge=huge_pages.page_size() > 0)
-    return Problem(key, space, graph_space.default(space), seeds=seeds)
+    return Problem(key, space, graph_space.default(space), seeds=seeds, ready=(graph_space.UNCOMPILED,))
 
 
 _BACKENDS: WeakKeyDictionary[Any, TuningBackend] = WeakKeyDictionary()

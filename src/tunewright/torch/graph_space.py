@@ -24,6 +24,9 @@ PLAIN = Config(
 )
 """What `torch.compile` does by itself."""
 
+UNCOMPILED = Config({VARIANT: EAGER})
+"""Eager mode, which costs no compilation."""
+
 
 def make_space(*, gemms: bool, padding: bool) -> Space:
     """Returns the space of a graph: with `gemms`, their implementations; with `padding`, sizes that are rounded up."""
@@ -56,7 +59,7 @@ def seeds(space: Space, *, huge: bool) -> tuple[Config, ...]:
     Where there are huge pages, frozen weights use them: the code is the same.
     """
     frozen = PLAIN.with_value("freezing", True).with_value("pages", HUGE if huge else SMALL)
-    usual = [Config({VARIANT: EAGER}), frozen]  # eager mode costs no compilation
+    usual = [UNCOMPILED, frozen]
     usual += [frozen.with_value("products", products) for products in (CHOSEN, TEMPLATE)]
     configs = [_complete(space, config) for config in usual]
     if _has_padding(space):  # templates round up by themselves

@@ -125,9 +125,9 @@ class Resolver:
             self._running = None
 
     def _make_budget(self) -> Budget:
-        """Returns the budget of a search: no more than what the search has left that it is a part of."""
+        """Returns the budget of a search: no more than what the search that it is a part of can spare."""
         budget = Budget.parse(self.budget)
         if self._within is not None and self._within._running is not None:
-            left = max(0.0, self._within._running.left())
+            left = max(0.0, self._within._running.left_for_part())
             budget.seconds = left if budget.seconds is None else min(left, budget.seconds)
         return budget
