@@ -122,8 +122,9 @@ def test_a_file_with_mlir_is_tuned_and_its_schedule_is_written_read_back_and_exp
 def test_what_is_no_file_with_mlir_is_refused_with_what_to_do(tmp_path) -> None:
     missing = CliRunner().invoke(command, ["mlir", "tune", str(tmp_path / "none.mlir")])
     assert "give a file with MLIR, or FILE.py:NAME" in missing.output
-    options = CliRunner().invoke(command, ["mlir", "tune", "kernels.py:f", "--last-digits"])
-    assert "are for one FILE.mlir" in options.output
+    for option in (["--last-digits"], ["--threads", "2"]):
+        options = CliRunner().invoke(command, ["mlir", "tune", "kernels.py:f", *option])
+        assert "are for one FILE.mlir" in options.output
 
 
 def test_a_script_in_a_file_is_explained(tmp_path) -> None:

@@ -1,6 +1,7 @@
 """Payloads from files, as torch-mlir exports them: read, planned, right, and refused with their line."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ pytest.importorskip("torch_mlir")
 from mlir_runs import given, ran
 
 from tunewright.errors import BackendError
-from tunewright.mlir.model_plans import AS_WRITTEN, model_plan
+from tunewright.mlir import compiler
+from tunewright.mlir.model_plans import AS_WRITTEN, model_plan, shared_loop
 from tunewright.mlir.models import kernel_source, read_model
+from tunewright.mlir.payload import LinalgOp
 from tunewright.mlir.script import TransformScript
 from tunewright.mlir.step_texts import explain_script
 
@@ -64,6 +67,31 @@ def test_every_structure_of_exported_models_computes_what_is_written(name, tmp_p
         np.testing.assert_allclose(out, right, atol=2e-5 * np.abs(right).max(), err_msg=structure)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlp", "layer_norm", "attention", "transformer_block", "resnet_block"])
+def test_threads_share_the_large_operations_of_exported_models(name, tmp_path) -> None:
+    payload = read_model((FOLDER / f"{name}.mlir").read_text())
+    plan = model_plan(payload, threads=2)
+    inputs = [one * np.float32(0.1) for one in inputs_of(payload)]
+    right = ran(payload, plan, inputs, plan.default, tmp_path, threads=2)
+    for structure in plan.structures:
+        config = {"variant": structure, **KNOBS}
+        out = ran(payload, plan, inputs, config, tmp_path, threads=2)
+        np.testing.assert_allclose(out, right, atol=2e-5 * np.abs(right).max(), err_msg=structure)
+        applied = compiler.apply_script(payload.text, plan.schedule(config).script())
+        assert ("scf.forall" in applied) is (structure != AS_WRITTEN), structure
+
+
+def test_threads_share_no_columns_sums_or_short_operations() -> None:
+    loops, reads = ("b", "i", "j", "k"), (("x", "b,i,k"), ("y", "k,j"))
+    op = LinalgOp("o", loops, frozenset("k"), reads, ("z", "b,i,j"), (1, 64, 128, 256))
+    assert shared_loop(op, 2) == 1
+    assert shared_loop(op, 1) is None
+    assert shared_loop(replace(op, sizes=(1, 63, 128, 256)), 2) is None
+    assert shared_loop(replace(op, sizes=(1, 4, 8, 16)), 2) is None
+    assert shared_loop(replace(op, sizes=(None, 64, 128, 256)), 2) is None
+
+
 def test_mistakes_in_a_file_are_told_with_their_line() -> None:
     text = smaller("mlp", {})
     line = next(i for i, one in enumerate(text.splitlines(), 1) if "linalg.matmul" in one)
@@ -92,3 +120,6 @@ def test_a_file_becomes_a_kernel_in_python(tmp_path) -> None:
     made: dict = {"__name__": "made"}
     exec(compile(source, "made.py", "exec"), made)
     assert made["mlp"].default == {"variant": AS_WRITTEN}
+    assert made["mlp"].backend.threads == 1
+    exec(compile(kernel_source(path, read_model(path.read_text()), threads=2), "made.py", "exec"), made)
+    assert made["mlp"].backend.threads == 2

@@ -36,10 +36,22 @@ from tunewright.mlir.script import TransformScript
         click.Option(
             ["--last-digits"], is_flag=True, help="Of FILE.mlir: allow schedules that change the last digits."
         ),
+        click.Option(
+            ["--threads"],
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Of FILE.mlir: threads that share the loops of large operations.",
+        ),
     ],
 )
 def tune_payload(
-    targets: tuple[str, ...], python_at: Path | None, schedule_at: Path | None, last_digits: bool, **options: Any
+    targets: tuple[str, ...],
+    python_at: Path | None,
+    schedule_at: Path | None,
+    last_digits: bool,
+    threads: int,
+    **options: Any,
 ) -> None:
     """Find the best schedule of a payload or the best config of a kernel, and store it.
 
@@ -48,14 +60,14 @@ def tune_payload(
     """
     context = click.get_current_context()
     if len(targets) != 1 or not targets[0].endswith(".mlir"):
-        if python_at or schedule_at or last_digits:
-            raise click.UsageError("--python, --schedule and --last-digits are for one FILE.mlir")
+        if python_at or schedule_at or last_digits or threads > 1:
+            raise click.UsageError("--python, --schedule, --last-digits and --threads are for one FILE.mlir")
         context.invoke(tune, targets=targets, **options)
         return
     path = Path(targets[0])
     if not path.is_file():
         raise click.UsageError(f"no file {path}; give a file with MLIR, or FILE.py:NAME")
-    with _declared(path, python_at, last_digits) as target:
+    with _declared(path, python_at, last_digits, threads) as target:
         context.invoke(tune, targets=(target,), **options)
         if schedule_at:
             script = _found(target, options["store"])
@@ -64,7 +76,7 @@ def tune_payload(
 
 
 @contextlib.contextmanager
-def _declared(path: Path, python_at: Path | None, last_digits: bool) -> Iterator[str]:
+def _declared(path: Path, python_at: Path | None, last_digits: bool, threads: int) -> Iterator[str]:
     """Writes the payload as a kernel, to a file that is kept or not. Yields where it is."""
     payload = read_file(path)
     if not payload.arguments:
@@ -74,7 +86,7 @@ def _declared(path: Path, python_at: Path | None, last_digits: bool) -> Iterator
     )
     with tempfile.TemporaryDirectory() as scratch:
         file = python_at or Path(scratch) / f"{path.stem}.py"
-        file.write_text(kernel_source(path, payload, allowed))
+        file.write_text(kernel_source(path, payload, allowed, threads))
         yield f"{file}:{payload.name}"
 
 

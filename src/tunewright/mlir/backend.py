@@ -21,7 +21,7 @@ from tunewright.mlir.script import TransformScript
 from tunewright.model.key import Key
 from tunewright.model.signature import CallSignature, Signature
 from tunewright.ports.backend import Kernel, Launch
-from tunewright.spaces.config import Config
+from tunewright.spaces.config import VARIANT, Config
 from tunewright.stores import artifacts
 from tunewright.stores.scratch import scratch_folder
 
@@ -94,8 +94,8 @@ class Mlir:
 
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
         """Returns a shared library, from the cache if it was built from the same texts before."""
-        script = self.script(config)
-        text, passes = normalize_mlir(self.payload.text), compiler.lowering_passes(script.options, self.threads)
+        script, threads = self.script(config), self._threads_of(config)
+        text, passes = normalize_mlir(self.payload.text), compiler.lowering_passes(script.options, threads)
         # The code is for this processor, so the processor is part of the name.
         release = _torch_mlir_release(kernel)
         name = f"{digest(release, text, str(script), passes, *cpu().features, cpu().model)}.so"
@@ -105,15 +105,19 @@ class Mlir:
         label = artifacts.ArtifactLabel(
             name, kernel.name, source, config, signature, _toolchain(compiler.installed_release())
         )
-        return self._compile(kernel, script, label)
+        return self._compile(kernel, script, threads, label)
 
-    def _compile(self, kernel: Kernel, script: TransformScript, label: artifacts.ArtifactLabel) -> Path:
+    def _threads_of(self, config: Config) -> int:
+        serial = self.schedule.serial if isinstance(self.schedule, SchedulePlan) else ()
+        return 1 if config.get(VARIANT) in serial else self.threads
+
+    def _compile(self, kernel: Kernel, script: TransformScript, threads: int, label: artifacts.ArtifactLabel) -> Path:
         if kernel.artifacts is not None:
             kernel.artifacts.before_compile(kernel.name)
-        library = load_openmp() if self.threads > 1 else ""
+        library = load_openmp() if threads > 1 else ""
         with scratch_folder(kernel.cache) as scratch:
             unit, shared = scratch / "kernel.o", scratch / "kernel.so"
-            compiler.compile_object(self.payload.text, script, unit, threads=self.threads, openmp=library)
+            compiler.compile_object(self.payload.text, script, unit, threads=threads, openmp=library)
             _link(unit, shared)
             return artifacts.save_artifact(kernel.cache, shared.read_bytes(), label)
 

@@ -285,7 +285,7 @@ def compile_object(payload: str, script: TransformScript, path: Path, *, threads
         if threads > 1 and not any(loop in str(module) for loop in ("scf.forall", "scf.parallel")):
             raise ScheduleError(
                 f"no loop is shared by the {threads} threads, so the kernel would run on one; make the plan with "
-                f"threads={threads} (a model_plan has none), tile with forall in a schedule, or leave out threads"
+                f"threads={threads}, tile with forall in a schedule of your own, or leave out threads"
             )
         try:
             if POLYNOMIAL in script.options:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any
 
 from tunewright.mlir import compiler
@@ -22,19 +23,23 @@ MERGE = "linalg-fuse-elementwise-ops"
 
 AS_WRITTEN = "as written"
 
+SHARED_ITERATIONS = 1 << 14
+"""The fewest iterations of an operation for which threads are started, which takes microseconds."""
+
 
 class ModelPlan(SchedulePlan):
     """A plan whose default is the payload as it is written, which results are compared with."""
 
     default: dict[str, Any] = {VARIANT: AS_WRITTEN}  # noqa: RUF012 - never changed
+    serial = frozenset({AS_WRITTEN})
 
 
-def model_plan(payload: Payload) -> ModelPlan:
+def model_plan(payload: Payload, *, threads: int = 1) -> ModelPlan:
     """Returns the plan of any payload: as it is written, or each operation in blocks of vectors.
 
     Elementwise operations are first merged with what they read. With "packed", the right operands of products are
     copied into panels. "polynomial" replaces calls of exp by a series, which vectors can use, and which changes the
-    last digits.
+    last digits. Several threads share a loop of each large operation; as it is written, the payload runs on one.
     """
     ops = compiler.parse_payload(payload.text, after=MERGE).operations
     packs = [empty_part("tiled")]
@@ -44,7 +49,7 @@ def model_plan(payload: Payload) -> ModelPlan:
     return ModelPlan(
         payload,
         [PlanPart(AS_WRITTEN, lambda context: context.schedule.bufferize())],
-        [start, packs, _exponential_parts(payload), _tiled_part(ops)],
+        [start, packs, _exponential_parts(payload), _tiled_part(ops, threads)],
     )
 
 
@@ -54,7 +59,7 @@ def _exponential_parts(payload: Payload) -> list[PlanPart]:
     return [empty_part(""), PlanPart("polynomial", lambda context: context.schedule.expand_exp(), numerics=True)]
 
 
-def _tiled_part(ops: tuple[LinalgOp, ...]) -> PlanPart:
+def _tiled_part(ops: tuple[LinalgOp, ...], threads: int) -> PlanPart:
     wide, most = vector_lanes(), vector_registers()
     knobs = [Knob("tj", [wide, 2 * wide, 4 * wide])]
     rules = []
@@ -67,7 +72,7 @@ def _tiled_part(ops: tuple[LinalgOp, ...]) -> PlanPart:
         rules = [
             Rule("a register block fits into the vector registers", lambda mr, nr: mr * nr + nr + wide <= most * wide)
         ]
-    return PlanPart("vectors", partial(_tile_all, ops=ops), tuple(knobs), tuple(rules))
+    return PlanPart("vectors", partial(_tile_all, ops=ops, threads=threads), tuple(knobs), tuple(rules))
 
 
 def _packs(op: LinalgOp) -> bool:
@@ -95,19 +100,23 @@ def _pack(context: PlanContext, *, ops: tuple[LinalgOp, ...]) -> None:
     s.cleanup("canonicalization", "linalg.tiling_canonicalization", "tensor.fold_into_pack_and_unpack")
 
 
-def _tile_all(context: PlanContext, *, ops: tuple[LinalgOp, ...]) -> None:
-    """Tile each operation for vectors, then vectorize, bufferize and lower all of them."""
+def _tile_all(context: PlanContext, *, ops: tuple[LinalgOp, ...], threads: int) -> None:
+    """Tile each operation for threads and vectors, then vectorize, bufferize and lower all of them."""
     s = context.schedule
     named = [replace(op, kind="linalg.generic") if _panel(op, context) else op for op in ops]
     if "packed" in context.parts:  # these are folded into packs, or have become panels
         named = [op for op in named if op.kind not in ("linalg.fill", "linalg.transpose")]
     for op, handle in zip(named, match_ops(context, named), strict=True):
-        sizes = tile_sizes(op, context)
+        shared = shared_loop(op, threads)
+        own = op if shared is None else _share(op, shared, threads)
+        sizes = tile_sizes(own, context)
         if _panel(op, context):
             loops = ContractionLoops.of(op)
             sizes[loops.column] = 1
         if any(sizes):
             generic = handle if op.kind == "linalg.generic" else s.generalize(handle)
+            if shared is not None:
+                generic, _ = s.distribute(generic, threads, shared)
             s.tile(generic, sizes)
     s.cleanup()
     s.cleanup("canonicalization", "linalg.fold_unit_extent_dims_via_slices")
@@ -117,6 +126,23 @@ def _tile_all(context: PlanContext, *, ops: tuple[LinalgOp, ...]) -> None:
         s.lower_relayouts()
     s.bufferize()
     s.lower()
+
+
+def shared_loop(op: LinalgOp, threads: int) -> int | None:
+    """Returns the loop of an operation that threads share: the first that they divide evenly, but not its columns.
+
+    None if there is none, or if it is too short for the threads to be worth their start.
+    """
+    free = [i for i, loop in enumerate(op.loops) if loop not in op.reductions]
+    if threads == 1 or None in op.sizes or prod(size or 1 for size in op.sizes) < SHARED_ITERATIONS:
+        return None
+    even = (i for i in free[:-1] if (op.sizes[i] or 1) % threads == 0 and _is_plain(op, i))
+    return next(even, None)
+
+
+def _share(op: LinalgOp, loop: int, threads: int) -> LinalgOp:
+    """Returns what one thread computes of an operation."""
+    return replace(op, sizes=tuple((size or 0) // threads if i == loop else size for i, size in enumerate(op.sizes)))
 
 
 def tile_sizes(op: LinalgOp, context: PlanContext) -> list[int]:

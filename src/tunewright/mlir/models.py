@@ -74,8 +74,9 @@ def _store(value: str, arg: PayloadArgument) -> str:
     return f"    bufferization.materialize_in_destination {value} in restrict writable %{arg.name}_m : {kinds}"
 
 
-def kernel_source(path: Path, payload: Payload, numerics: Sequence[str] = ()) -> str:
+def kernel_source(path: Path, payload: Payload, numerics: Sequence[str] = (), threads: int = 1) -> str:
     """Returns a Python file that declares the payload of a file as a tuned kernel."""
+    shared = f", threads={threads}" if threads > 1 else ""
     parameters = []
     sizes: dict[str, int] = {}
     for arg in payload.arguments:
@@ -95,11 +96,16 @@ from tunewright.mlir.model_plans import model_plan
 from tunewright.mlir.models import read_file
 
 payload = read_file(Path({str(path.resolve())!r}))
-plan = model_plan(payload)
+plan = model_plan(payload{shared})
 
 
 @tw.tune(
-    plan.space, backend=Mlir(payload, plan), default=plan.default, shapes=[{sizes!r}], numerics={list(numerics)!r}
+    plan.space,
+    backend=Mlir(payload, plan{shared}),
+    default=plan.default,
+    shapes=[{sizes!r}],
+    numerics={list(numerics)!r},
+    threads={threads},
 )
 def {payload.name}(
 {"".join(parameters)}): ...

@@ -65,8 +65,10 @@ class SchedulePlan:
     """Schedules of a payload: sequences of parts, where a list of parts is a choice. Each combination is a structure.
 
     A structure is a variant of the space, so that structure and sizes are searched together. Illegal structures are
-    not in the space; `rejected` has the reasons.
+    not in the space; `rejected` has the reasons. The `serial` ones run on one thread, whatever the others do.
     """
+
+    serial: frozenset[str] = frozenset()
 
     def __init__(self, payload: Payload, *sequences: Parts) -> None:
         self.payload = payload

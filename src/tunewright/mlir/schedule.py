@@ -86,16 +86,16 @@ class Schedule(PackingSteps):
         options = f" interchange = {list(order)}" if order else ""
         return self._tile("tile", held, f"transform.structured.tile_using_{using}", (sizes, using), options)
 
-    def distribute(self, op: Handle, threads: int) -> tuple[Handle, list[Handle]]:
-        """Tile the first dimension of an operation into one tile for each thread."""
+    def distribute(self, op: Handle, threads: int, dimension: int = 0) -> tuple[Handle, list[Handle]]:
+        """Tile a dimension of an operation, the first by default, into one tile for each thread."""
         held = self.check_tensor_op("distribute", op)
         if threads < 1:
             self.reject("distribute", f"there is at least 1 thread, not {threads}")
-        n = len(self.steps) + 1
+        n, counts = len(self.steps) + 1, [0] * dimension + [threads]
         self.consume(held)
         self.add(
             "distribute",
-            f"%tile{n}, %loop{n}_0 = transform.structured.tile_using_forall {held} num_threads [{threads}] : "
+            f"%tile{n}, %loop{n}_0 = transform.structured.tile_using_forall {held} num_threads {counts} : "
             f"({held.type}) -> ({held.type}, {ANY})",
         )
         loop = self.new_handle(f"%loop{n}_0", "loop", inside=held.inside)
