@@ -30,10 +30,18 @@ def source(path: str) -> str:
     return (PROJECT / "src" / "tunewright" / path).read_text()
 
 
-def tritons() -> list[str]:
-    """The releases of Triton that the adapter was tested on, the oldest first."""
-    (listed,) = re.findall(r"^TESTED_VERSIONS = \((.+)\)$", source("triton/releases.py"), re.MULTILINE)
+def versions_in(path: str) -> list[str]:
+    """The releases that an adapter was tested on, the oldest first."""
+    (listed,) = re.findall(r"^TESTED_VERSIONS = \((.+)\)$", source(path), re.MULTILINE)
     return re.findall(r'"(.+?)"', listed)
+
+
+def torches() -> list[str]:
+    return versions_in("torch/inductor/adapter.py")
+
+
+def tritons() -> list[str]:
+    return versions_in("triton/releases.py")
 
 
 def minor(version: str) -> str:
@@ -48,12 +56,9 @@ def test_the_pythons_are_those_of_the_metadata() -> None:
 
 
 def test_torch_and_triton_are_those_that_the_adapters_were_checked_on() -> None:
-    (checked,) = re.findall(r'^TESTED_VERSION = "(.+)"$', source("torch/inductor/adapter.py"), re.MULTILINE)
-    assert row("torch")[0] == checked
-    assert f"torch {checked}" in PAGE
-    tested = tritons()
-    assert f"Triton {', '.join(tested[:-1])} and {tested[-1]}" in PAGE
-    assert row("Triton")[0] == f"{minor(tested[0])} to {minor(tested[-1])}"
+    for name, versions in (("torch", torches()), ("Triton", tritons())):
+        assert f"{name} {', '.join(versions[:-1])} and {versions[-1]}" in PAGE
+        assert row(name)[0] == f"{minor(versions[0])} to {minor(versions[-1])}"
 
 
 def test_torch_and_triton_are_those_that_pip_installs() -> None:
@@ -65,7 +70,8 @@ def test_torch_and_triton_are_those_that_pip_installs() -> None:
     assert f"triton=={tritons()[-1]}" in PYPROJECT["dependency-groups"]["peers"]
     (least,) = (one.removeprefix("torch>=") for one in extras["torch"])
     assert f"accepts torch {least} and later" in PAGE
-    assert f"torch=={row('torch')[0]}" in PYPROJECT["dependency-groups"]["peers"]
+    (installed,) = (one for one in PYPROJECT["dependency-groups"]["peers"] if one.startswith("torch=="))
+    assert installed.removeprefix("torch==") in torches()
 
 
 def test_what_is_tested_every_night_is_what_the_matrix_tests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,10 +85,13 @@ def test_what_is_tested_every_night_is_what_the_matrix_tests(monkeypatch: pytest
             sys.modules.pop(name, None)
     tested = {kind: [one.version for one in environments if one.kind == kind] for kind in ("python", "torch", "triton")}
     assert row("Python")[0].split(", ") == tested["python"]
-    for name, title in (("torch", "torch, other releases"), ("triton", "Triton")):
+    for name, title in (("torch", "torch"), ("triton", "Triton")):
         said = row(title)[1].partition("with ")[2]
         assert said.split(", ") == tested[name]
     assert tested["triton"] == tritons()
+    assert set(torches()) < set(tested["torch"])
+    failing = {f"torch-{minor(one)}" for one in tested["torch"] if one not in torches()}
+    assert failing == set(matrix_run.NOT_SUPPORTED_YET)
 
 
 @pytest.mark.parametrize(

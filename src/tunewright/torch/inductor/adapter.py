@@ -23,7 +23,7 @@ except ImportError as error:
 
 log = LazyLogger(__name__)
 
-TESTED_VERSION = "2.13.0"
+TESTED_VERSIONS = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 """The release of PyTorch that this adapter was written for and tested on."""
 
 VERSION: str = torch.__version__.partition("+")[0]
@@ -117,7 +117,7 @@ def hook(path: str) -> Any:
             return value
     raise PluginError(
         f"torch {VERSION} has no {path}, which is needed for {HOOKS.get(path, 'this')}; "
-        f"install torch=={TESTED_VERSION}, which is supported"
+        f"install torch=={TESTED_VERSIONS[-1]}, which is supported"
     )
 
 

@@ -14,7 +14,7 @@ from tunewright.errors import PluginError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.settings import Settings
 from tunewright.torch.inductor import adapter
-from tunewright.torch.inductor.adapter import BREAK, EVENT, HOOKS, METRICS, RECOMPILED, TESTED_VERSION
+from tunewright.torch.inductor.adapter import BREAK, EVENT, HOOKS, METRICS, RECOMPILED, TESTED_VERSIONS
 from tunewright.version import __version__
 
 log = LazyLogger(__name__)
@@ -28,17 +28,19 @@ def require_supported() -> None:
 
     A build that passed is not tested again by later processes: the test loads all of Inductor.
     """
-    if adapter.VERSION == TESTED_VERSION or (passed := _passed_file()).exists():
+    if adapter.VERSION in TESTED_VERSIONS or (passed := _passed_file()).exists():
         return
     results = self_test()
     if problems := [problem for problem in results.values() if problem]:
         working = dict.fromkeys(HOOKS[path] for path, problem in results.items() if not problem)
         raise PluginError(
             f"torch {adapter.VERSION} is not supported: {'; '.join(problems)}. "
-            f"What still works: {', '.join(working) or 'nothing'}. Install torch=={TESTED_VERSION}"
+            f"What still works: {', '.join(working) or 'nothing'}. Install torch=={TESTED_VERSIONS[-1]}"
         )
     log.warning(
-        "torch %s is used since it passes the self-test; all tests are run on %s", adapter.VERSION, TESTED_VERSION
+        "torch %s is used since it passes the self-test; tests are run on %s",
+        adapter.VERSION,
+        ", ".join(TESTED_VERSIONS),
     )
     _remember(passed)
 
