@@ -55,7 +55,8 @@ def main():
     assert np.allclose(v, reference(u, u))
 
     decision = heat.decide(u, v)
-    print(f"heat {u.shape}: {decision.config}, {decision.evidence.gain:.2f} times as fast as the default")
+    gain = decision.evidence.gain if decision.evidence else 1.0
+    print(f"heat {u.shape}: {decision.config}, {gain:.2f} times as fast as the default")
     print(f"measurements {heat.session.counts['measurements']}")
 
 

@@ -25,7 +25,7 @@ from tunewright.backends.grid_launch import GridLaunch, Shape
 from tunewright.backends.host import digest, function_digest
 from tunewright.cuda.card import CardLaunch, CardTimer
 from tunewright.cuda.driver import CudaCard, find_card, require_card
-from tunewright.cuda.launch import CudaLaunch, EmulatedLaunch
+from tunewright.cuda.launch import EmulatedLaunch
 from tunewright.cuda.nvcc import BuildRequest, CudaBuild, Nvcc, find_nvcc
 from tunewright.cuda.nvrtc import Nvrtc, find_nvrtc, require_nvrtc
 from tunewright.cuda.resources import check_resources, check_shape
@@ -206,7 +206,7 @@ class Cuda(SourceFileBackend):
         """Returns the compiled kernel that is kept in a file."""
         return _decode(artifacts.read_artifact(path)[0])
 
-    def load(self, kernel: Kernel, artifact: CudaArtifact) -> CudaLaunch:
+    def load(self, kernel: Kernel, artifact: CudaArtifact) -> CardLaunch | EmulatedLaunch:
         """Returns a launch on the GPU, or in the emulator if there is none; it takes numpy arrays and numbers."""
         if (card := self.card) is None:
             return self.load_emulated(kernel, artifact)

@@ -65,14 +65,15 @@ class Budget:
 
     def left_for_part(self) -> float:
         """Returns the seconds for a search inside a trial, which leaves time for that trial and the final race."""
-        return self.left() - self._final_seconds - _expected(self._costs)
+        return self.left() - self._final_seconds - median(self._costs or (0.0,))
 
     def grant(self, count: int = 1, *, essential: bool = False, ready: bool = False) -> int:
         """Returns how many of `count` more trials may start now: none if one would take the time of the final race.
 
         `essential` trials may start whatever time is left. What is `ready` needs no build.
         """
-        if not essential and self.left() <= self._final_seconds + _expected(self._runs if ready else self._costs):
+        expected = median((self._runs if ready else self._costs) or (0.0,))
+        if not essential and self.left() <= self._final_seconds + expected:
             return 0
         return count if self.trials is None else max(0, min(count, self.trials - self.spent))
 
@@ -120,7 +121,3 @@ class Budget:
             else:
                 budget.trials = int(float(number))
         return budget
-
-
-def _expected(costs: deque[float]) -> float:
-    return median(costs) if costs else 0.0
