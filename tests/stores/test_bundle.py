@@ -50,6 +50,8 @@ def test_what_was_packed_is_found(path, signer) -> None:
     assert set(store.keys()) == {DECISION.key, *(one.key for one in MANY)}
     assert store.read_attachment("build", "ab.so") == b"machine code"
     assert store.read_attachment("build", "other.so") is None
+    assert store.view_attachment("build", "ab.so") == b"machine code"
+    assert store.view_attachment("build", "other.so") is None
     assert (store.manifest.decisions, store.manifest.artifacts) == (51, 1)
 
 

@@ -32,7 +32,7 @@ class Shipped:
         self._counts_before = packages.compile_counts()
         self._packages: dict[tuple[str, ...], packages.LoadedPackage] = {}
         for call in manifest.calls:
-            content = store.read_attachment(KIND, package_name(call))
+            content = store.view_attachment(KIND, package_name(call))
             if content is None:
                 raise BundleError(f"{store.path} lacks the package for {_join(call)}; build it again")
             self._packages[call] = packages.LoadedPackage(content)

@@ -122,7 +122,8 @@ class BundleReader:
 
     def body(self, number: int) -> tuple[bytes, int]:
         """Returns a record and its checksum."""
-        return self._item("bodies", "places", number)
+        content, crc = self._item("bodies", "places", number)
+        return bytes(content), crc
 
     def find(self, digest: bytes) -> int | None:
         """Returns the number of the record for a key, by binary search."""
@@ -130,13 +131,17 @@ class BundleReader:
 
     def blob(self, digest: bytes) -> bytes | None:
         """Returns the blob with that digest, if there is one; raises BundleError if its content has another."""
-        number = self._search("names", self.blob_count, digest)
-        if number is None:
+        content = self.view(digest)
+        if content is None:
             return None
-        content, _ = self._item("blobs", "spots", number)
         if sha256(content).digest() != digest:
             raise BundleError(f"its attachment {digest.hex()[:12]} has another digest")
-        return content
+        return bytes(content)
+
+    def view(self, digest: bytes) -> memoryview | None:
+        """Returns the blob with that digest in place, if any; only the digest of the whole bundle covers it."""
+        number = self._search("names", self.blob_count, digest)
+        return None if number is None else self._item("blobs", "spots", number)[0]
 
     def blob_digests(self) -> Iterator[bytes]:
         """Yields the digests of all blobs."""
@@ -159,7 +164,7 @@ class BundleReader:
         at = bisect_left(rows, digest)
         return at if at < count and rows[at] == digest else None
 
-    def _item(self, section: str, places: str, number: int) -> tuple[bytes, int]:
+    def _item(self, section: str, places: str, number: int) -> tuple[memoryview, int]:
         start, length, crc = _PLACE.unpack_from(self._sections[places], number * _PLACE.size)
         content, after = self._sections[section], (number + 1) * _PLACE.size
         # Each ends where the next begins: none overlap, so together they are no larger than the file.
@@ -167,7 +172,7 @@ class BundleReader:
         end = len(content) if is_last else _PLACE.unpack_from(self._sections[places], after)[0]
         if not start + length == end <= len(content):
             raise BundleError("a record is not where it must be")
-        return bytes(content[start : start + length]), crc
+        return content[start : start + length], crc
 
 
 class _Rows(Sequence[bytes]):

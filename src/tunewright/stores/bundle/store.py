@@ -234,14 +234,22 @@ class BundleStore:
         entry = self.attachments.get((kind, name))
         return None if entry is None else self._blob(entry.digest)
 
+    def view_attachment(self, kind: str, name: str) -> memoryview | None:
+        """Returns the content of a large attachment in place: not copied, and hashed only as a part of the bundle."""
+        entry = self.attachments.get((kind, name))
+        return None if entry is None else self._bundle.view(self._digest_bytes(entry.digest))
+
     def artifact_labels(self, kernel: str) -> Sequence[ArtifactLabel]:
         """Returns the labels of the artifacts built for a kernel."""
         labels = (entry.label for entry in self.attachments.values())
         return [label for label in labels if label is not None and label.kernel == kernel]
 
     def _blob(self, digest: str) -> bytes | None:
+        return self._bundle.blob(self._digest_bytes(digest))
+
+    def _digest_bytes(self, digest: str) -> bytes:
         try:
-            return self._bundle.blob(bytes.fromhex(digest))
+            return bytes.fromhex(digest)
         except ValueError as error:
             raise BundleError(f"{self.path}: {digest[:20]!r} is not a digest") from error
 

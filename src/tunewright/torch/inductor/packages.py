@@ -53,7 +53,7 @@ class LoadedPackage:
     the arguments from JSON in every call; neither is needed once a manifest was checked.
     """
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes | memoryview) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"model{SUFFIX}"
             path.write_bytes(content)
