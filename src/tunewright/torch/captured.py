@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ NEEDS_GRADIENTS = "it needs gradients"
 class CapturedGraph:
     """A graph and its inputs in the current call, weights included."""
 
+    training = False
+
     def __init__(self, graph: Any, inputs: Sequence[Any]) -> None:
         self.graph, self.inputs = graph, tuple(inputs)
         self.values = tuple(graphs.hint(value) for value in inputs)
@@ -35,8 +37,8 @@ class CapturedGraph:
     def why_untunable(self) -> str:
         """Why PyTorch's own way is kept; empty if the graph can be tuned."""
         tensors = [value for value in self.values if isinstance(value, torch.Tensor)]
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *self.graph.parameters())):
-            return NEEDS_GRADIENTS
+        if reason := self._gradient_problem():
+            return reason
         if any(tensor.device.type != "cpu" for tensor in tensors):
             return "it is not on a CPU"
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors):
@@ -51,6 +53,12 @@ class CapturedGraph:
         self.written = written
         return "" if all(can_be_copied(self.values[i]) for i in written) else "it writes to what cannot be copied"
 
+    def _gradient_problem(self) -> str:
+        """Returns why gradients keep the graph from being tuned; empty if they do not."""
+        tensors = [value for value in self.values if isinstance(value, torch.Tensor)]
+        learned = any(tensor.requires_grad for tensor in (*tensors, *self.graph.parameters()))
+        return NEEDS_GRADIENTS if torch.is_grad_enabled() and learned else ""
+
     @cached_property
     def written(self) -> frozenset[int]:
         """The numbers of the inputs that the graph writes to."""
@@ -62,7 +70,7 @@ class CapturedGraph:
         before = [version_of(value) for value in values]
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
-            results = tensors_in(self.graph(*values))
+            results = tensors_in(self.launch(self.graph)(*values))
         return results, frozenset(i for i, value in enumerate(values) if version_of(value) != before[i])
 
     @cached_property
@@ -139,7 +147,19 @@ class CapturedGraph:
 
     def _results(self, graph: Any, values: Sequence[Any]) -> list[Any]:
         own = [clone_tensors([value])[0] if i in self.written else value for i, value in enumerate(values)]
-        return [*tensors_in(graph(*own)), *(own[i] for i in sorted(self.written))]
+        return [*tensors_in(self.launch(graph)(*own)), *(own[i] for i in sorted(self.written))]
+
+    def launch(self, graph: CompiledGraph) -> CompiledGraph:
+        """Returns what is timed and checked of a graph: a call."""
+        return graph
+
+    def bind(self, graph: CompiledGraph, *values: Any) -> Callable[[], Any]:
+        """Returns a launch on these inputs."""
+        return partial(self.launch(graph), *values)
+
+    def finish(self, compiled: CompiledGraph) -> CompiledGraph:
+        """Returns a compiled graph of which all is compiled."""
+        return compiled
 
     def find_problem(self, compiled: CompiledGraph, values: Sequence[Any]) -> str | None:
         """Returns what is wrong with a compiled graph on these inputs, none of which are written to; None if right."""

@@ -37,6 +37,7 @@ from tunewright.torch.process_state import ProcessState, held_state
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.saved_graph import GraphSnapshot
 from tunewright.torch.sizes import SeveralSizes
+from tunewright.torch.training_graph import TrainingGraph, capture
 from tunewright.torch.workload import TorchWorkload
 
 log = LazyLogger(__name__)
@@ -119,10 +120,9 @@ class TuningBackend:
         self, graph: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None = None, **_: Any
     ) -> CompiledGraph:
         """Returns a compiled graph, compiled as PyTorch does by itself where it cannot be tuned."""
-        captured = CapturedGraph(graph, inputs)
+        captured = capture(graph, inputs, training=self.is_training())
         if reason := captured.why_untunable:
-            self._tell(reason)
-            return graphs.compile_graph(graph, inputs, {**self.untuned_options, **(options or {})})
+            return self.leave(captured, reason, options or {})
         self.graphs += 1
         tuner = GraphTuner(self, captured, dict(options or {}))
         return tuner.compile() if self.graph_resolver.tunes else tuner.serve()
@@ -140,12 +140,13 @@ class TuningBackend:
         self.graph_resolver.learn(found)
         self.part_resolver.learn(found)
 
-    def _tell(self, reason: str) -> None:
-        """Says why a graph is not tuned; as a warning if a model in eval mode is called with gradients."""
+    def leave(self, captured: CapturedGraph, reason: str, options: Mapping[str, Any]) -> CompiledGraph:
+        """Returns a graph that is not tuned, and says why; as a warning if a model in eval mode records gradients."""
         if reason == NEEDS_GRADIENTS and not self.is_training():
             log.warning("%s is not tuned, since its call records gradients: call it under torch.no_grad()", self.name)
         else:
             log.info("%s is not tuned: %s", self.name, reason)
+        return graphs.compile_graph(captured.graph, captured.inputs, {**self.untuned_options, **options})
 
 
 class GraphTuner:
@@ -180,6 +181,8 @@ class GraphTuner:
         missed = self._backend.missed
         config = self._resolver(self.problem, [self.name], self._evaluator).config
         if missed():
+            if self._captured.training:
+                return self._backend.leave(self._captured, f"{NEEDS_GRADIENTS}; tune it with tune='now'", self._options)
             served = graphs.compile_graph(copy.deepcopy(self._captured.graph), self._captured.inputs, self._options)
         else:
             served = self._build(config)
@@ -245,7 +248,8 @@ class GraphTuner:
             sizes = SeveralSizes(captured)
             workload = TorchWorkload(self.name, self._build, sizes.call, sizes.expect, timing, sizes.bind)
         else:
-            workload = TorchWorkload(self.name, self._build, captured.call, captured.expect, timing)
+            build = lambda config: captured.finish(self._build(config))  # noqa: E731
+            workload = TorchWorkload(self.name, build, captured.call, captured.expect, timing, captured.bind)
         self._workload = workload
         return Evaluator(self._workload, EvaluatorOptions(time_factor=TIME_FACTOR))
 
@@ -254,7 +258,8 @@ class GraphTuner:
         if config[VARIANT] == graph_space.EAGER:
             return self._captured.graph  # type: ignore[no-any-return]
         if not config["freezing"]:
-            return self._compile_module(copy.deepcopy(self._captured.graph), self._captured.inputs, config)
+            with torch.set_grad_enabled(self._captured.training):
+                return self._compile_module(copy.deepcopy(self._captured.graph), self._captured.inputs, config)
         frozen = self._captured.frozen()
         if config.get("padding"):
             padding.pad(frozen.module, self._backend.part_resolver)
@@ -292,8 +297,12 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
         "shapes": captured.sizes,
         **{f"option {name}": graphs.describe_setting(value) for name, value in sorted(options.items())},
     }
-    has_gemms = bool(captured.gemms)
-    space = graph_space.make_space(gemms=has_gemms, padding=has_gemms and padding.can_pad(captured))
+    if isinstance(captured, TrainingGraph):
+        mode["gradients"] = ",".join(map(str, captured.learned))
+        space = graph_space.make_space(gemms=False, padding=False, freezing=False)
+    else:
+        has_gemms = bool(captured.gemms)
+        space = graph_space.make_space(gemms=has_gemms, padding=has_gemms and padding.can_pad(captured))
     # With the names of knobs, so that decisions of a release with fewer knobs are made anew, not dropped.
     source = digest(captured.source, *space.names)
     key = Key(NAME, source, Signature(captured.arguments), cpu(), environment.toolchain, mode)
@@ -343,7 +352,7 @@ def compile(
         tune: "background": calls are served as PyTorch compiles them, while a child process tunes; "now": the first
             call waits. By default in the background, and now if a budget is given.
         **compile_options: Keywords of `torch.compile`. `options` are fixed. What the modes of Inductor set competes for
-            every graph; `mode` is for those that cannot be tuned, such as graphs with gradients.
+            every graph; `mode` is for those that are not tuned, such as graphs with random numbers.
 
     Example:
         >>> model = compile(model, dynamic=False, overrides={"matmul *.qkv": "library"})

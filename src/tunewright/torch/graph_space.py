@@ -28,10 +28,13 @@ UNCOMPILED = Config({VARIANT: EAGER})
 """Eager mode, which costs no compilation."""
 
 
-def make_space(*, gemms: bool, padding: bool) -> Space:
-    """Returns the space of a graph: with `gemms`, their implementations; with `padding`, sizes that are rounded up."""
+def make_space(*, gemms: bool, padding: bool, freezing: bool = True) -> Space:
+    """Returns the space of a graph: with `gemms`, their implementations; with `padding`, sizes that are rounded up.
+
+    Without `freezing`, weights stay inputs, as training needs them.
+    """
     knobs = [
-        Knob("freezing", [False, True]),
+        Knob("freezing", [False, True] if freezing else [False]),
         Knob("products", [LIBRARY, TEMPLATE, CHOSEN] if gemms else [LIBRARY]),
         Knob("wrapper", ["python", "cpp"]),
         Knob("lanes", [0, 256]),
@@ -65,6 +68,10 @@ def seeds(space: Space, *, huge: bool) -> tuple[Config, ...]:
     if _has_padding(space):  # templates round up by themselves
         unpadded = [config for config in configs if config.get("products") in (LIBRARY, CHOSEN)]
         configs += [config.with_value("padding", True) for config in unpadded]
+    if frozen not in space:  # of training, single changes of the default
+        configs += [
+            PLAIN.with_value(name, value) for name, value in (("wrapper", "cpp"), ("fusion", 8), ("lanes", 256))
+        ]
     chosen = [config for config in configs if config.get("products") == CHOSEN]
     configs += [config.with_value("wrapper", "cpp") for config in chosen[:1]]
     return tuple(dict.fromkeys(config for config in configs if config in space))

@@ -63,6 +63,7 @@ HOOKS = {
     "torch._ops.OpOverloadPacket": "graphs that another process tunes",
     "torch._subclasses.fake_tensor.FakeTensorMode": "graphs that another process tunes",
     "torch._inductor.compile_fx.compile_fx": "tuned graphs",
+    "torch._dynamo.metrics_context.MetricsContext": "tuned graphs of training",
     "torch._inductor.list_mode_options": "modes of torch.compile",
     "torch._inductor.cpp_builder.get_cpp_compiler": "the version of the C++ compiler",
     "torch._inductor.cpp_builder.get_compiler_version_info": "the version of the C++ compiler",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from tunewright.errors import SettingsError
 from tunewright.torch.inductor.adapter import hook
 from tunewright.torch.inductor.kernel_names import with_decision
-from tunewright.torch.inductor.patching import replaced_hook
+from tunewright.torch.inductor.patching import replaced_attribute, replaced_hook
 
 CompiledGraph = Callable[..., Any]
 
@@ -71,6 +71,15 @@ def describe_setting(value: Any) -> str:
     own = f" {value.uuid()!r}" if hasattr(value, "uuid") else ""
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}{own}"
+
+
+def measured_apart() -> AbstractContextManager[None]:
+    """Lets a backward pass be compiled while another graph is: it sets metrics that may be set once."""
+    own = hook("torch._dynamo.metrics_context.MetricsContext")(on_exit=lambda *_: None)
+    utils = hook("torch._dynamo.utils")
+    if (local := getattr(utils, "_metrics_context_tls", None)) is not None:
+        return replaced_attribute(local, "metrics_context", own)
+    return replaced_attribute(utils, "_METRICS_CONTEXT", own)  # until torch 2.10
 
 
 def compile_graph(graph: Any, inputs: Sequence[Any], settings: Mapping[str, Any], digest: str = "") -> CompiledGraph:
