@@ -12,6 +12,7 @@ from tunewright.stores.memory import MemoryStore
 from tunewright.torch import compile, decisions, graph_space
 from tunewright.torch.captured import NEEDS_GRADIENTS, CapturedGraph
 from tunewright.torch.compile_model import make_problem
+from tunewright.torch.inductor import graphs
 from tunewright.torch.training_graph import TrainingGraph
 from tunewright.torch.training_graph import capture as capture_graph
 
@@ -105,15 +106,24 @@ def test_statistics_that_a_step_writes_are_written_once() -> None:
     assert torch.equal(model[1].running_mean, alone[1].running_mean)
 
 
-def test_in_the_background_training_is_left_to_pytorch_unless_it_is_decided(session, caplog) -> None:
+@pytest.mark.parametrize("tune", ["now", "background"])
+def test_training_is_looked_up_with_now_and_left_alone_in_the_background(tune, session, monkeypatch, caplog) -> None:
     model, x = network(), torch.randn(3, 8)
-    compiled = compile(model, session=session, overrides={"graph *": "eager"})
-    compiled(x).sum().backward()
-    (decision,) = decisions(compiled).values()
+    first = compile(model, session=session, overrides={"graph *": "eager"}, tune="now")
+    first(x).sum().backward()
+    (decision,) = decisions(first).values()
     session.store.put(decision)
-    later = compile(copy.deepcopy(model), session=session)
-    later(x).sum().backward()
-    assert [one.config for one in decisions(later).values()] == [graph_space.UNCOMPILED]
+    monkeypatch.setattr(graphs, "compile_graph", lambda graph, *_: graph)
+    runs = []
+    monkeypatch.setattr(TrainingGraph, "launch", lambda self, graph: runs.append(graph) or graph)
+    later = compile(copy.deepcopy(model), session=session, tune=tune)
+    with caplog.at_level(logging.INFO):
+        later(x).sum().backward()
+    expected = [graph_space.UNCOMPILED] if tune == "now" else []
+    assert [one.config for one in decisions(later).values()] == expected
+    assert bool(runs) == (tune == "now")
+    assert ("tune='now' tunes training" in caplog.text) == (tune == "background")
+    assert session.counts["measurements"] == 0
 
 
 @pytest.mark.slow

@@ -120,9 +120,10 @@ class TuningBackend:
         self, graph: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None = None, **_: Any
     ) -> CompiledGraph:
         """Returns a compiled graph, compiled as PyTorch does by itself where it cannot be tuned."""
-        captured = capture(graph, inputs, training=self.is_training())
+        # In the background, training is left alone: to look at a graph takes a copy of its weights and gradients.
+        captured = capture(graph, inputs, training=self.is_training() and self.graph_resolver.tunes)
         if reason := captured.why_untunable:
-            return self.leave(captured, reason, options or {})
+            return self._leave(captured, reason, options or {})
         self.graphs += 1
         tuner = GraphTuner(self, captured, dict(options or {}))
         return tuner.compile() if self.graph_resolver.tunes else tuner.serve()
@@ -140,12 +141,13 @@ class TuningBackend:
         self.graph_resolver.learn(found)
         self.part_resolver.learn(found)
 
-    def leave(self, captured: CapturedGraph, reason: str, options: Mapping[str, Any]) -> CompiledGraph:
+    def _leave(self, captured: CapturedGraph, reason: str, options: Mapping[str, Any]) -> CompiledGraph:
         """Returns a graph that is not tuned, and says why; as a warning if a model in eval mode records gradients."""
         if reason == NEEDS_GRADIENTS and not self.is_training():
             log.warning("%s is not tuned, since its call records gradients: call it under torch.no_grad()", self.name)
         else:
-            log.info("%s is not tuned: %s", self.name, reason)
+            remedy = "; tune='now' tunes training" if reason == NEEDS_GRADIENTS else ""
+            log.info("%s is not tuned: %s%s", self.name, reason, remedy)
         return graphs.compile_graph(captured.graph, captured.inputs, {**self.untuned_options, **options})
 
 
@@ -181,8 +183,6 @@ class GraphTuner:
         missed = self._backend.missed
         config = self._resolver(self.problem, [self.name], self._evaluator).config
         if missed():
-            if self._captured.training:
-                return self._backend.leave(self._captured, f"{NEEDS_GRADIENTS}; tune it with tune='now'", self._options)
             served = graphs.compile_graph(copy.deepcopy(self._captured.graph), self._captured.inputs, self._options)
         else:
             served = self._build(config)
