@@ -282,7 +282,7 @@ def compile_object(payload: str, script: TransformScript, path: Path, *, threads
     _, passes, engine, _ = _import_torch_mlir()
     with _context() as ir:
         module = _apply_script(ir, payload, script)
-        if threads > 1 and not any(loop in str(module) for loop in ("scf.forall", "scf.parallel")):
+        if threads > 1 and not re.search(r"scf\.(forall|parallel)", str(module)):
             raise ScheduleError(
                 f"no loop is shared by the {threads} threads, so the kernel would run on one; make the plan with "
                 f"threads={threads}, tile with forall in a schedule of your own, or leave out threads"

@@ -258,7 +258,7 @@ class GraphTuner:
         if config[VARIANT] == graph_space.EAGER:
             return self._captured.graph  # type: ignore[no-any-return]
         if not config["freezing"]:
-            with torch.set_grad_enabled(self._captured.training):
+            with torch.enable_grad() if self._captured.training else nullcontext():
                 return self._compile_module(copy.deepcopy(self._captured.graph), self._captured.inputs, config)
         frozen = self._captured.frozen()
         if config.get("padding"):

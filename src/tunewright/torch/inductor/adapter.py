@@ -24,7 +24,7 @@ except ImportError as error:
 log = LazyLogger(__name__)
 
 TESTED_VERSIONS = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
-"""The release of PyTorch that this adapter was written for and tested on."""
+"""The releases of PyTorch that this adapter was tested on."""
 
 VERSION: str = torch.__version__.partition("+")[0]
 
