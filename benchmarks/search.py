@@ -107,6 +107,10 @@ def name_of(trace: Trace) -> str:
     return f"{trace.key.strategy}?{settings}" if settings else trace.key.strategy
 
 
+ARMS = ("learned", "evolve", "anneal")
+"""Single strategies of ours that the first one is compared with on the spaces of CPUs."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """What is searched, by whom, how often, and where the traces are kept."""
@@ -232,6 +236,7 @@ def cpu(bench: Bench, peers: Peers, report: Report, *, noise: bool) -> None:
     if not origins:
         report.lines.append(f"cpu: there is no recording in {OWN.name}/ of the project\n")
         return
+    bench = replace(bench, names=[*bench.names, *(arm for arm in ARMS if arm not in bench.names)])
     judged = f"{bench.names[0]}, settings of the other kinds"
     scores = {judged: left_out(bench, "cpu, settings of the other kinds", origins, noise=noise)}
     scores |= bench.scratch("cpu", origins, noise=noise)
@@ -239,9 +244,9 @@ def cpu(bench: Bench, peers: Peers, report: Report, *, noise: bool) -> None:
     report.figures |= {"cpu_noise": noise, "cpu_kinds": len(origins)} | headline(scores[judged], "cpu_")
     report.figures["cpu_strategies"] = {name: plain(some) for name, some in scores.items()}
     report.figures["cpu_by_space"] = by(scores, "table")
-    others = {name: some for name, some in by(scores, "table").items() if name != bench.names[0]}
-    if len(others) > 1:
-        report.figures["worst_vs_best_arm"] = min(leads(others, judged, (100, 200)).values())
+    arms = {name: some for name, some in by(scores, "table").items() if name in (judged, *ARMS)}
+    if ahead := leads(arms, judged, (100, 200)):
+        report.figures |= {"worst_vs_best_arm": min(ahead.values()), "cpu_leads_over_arms": ahead}
     if theirs := peers.scores(origins, bench.seeds, bench.budget, report):
         exact = {judged: left_out(bench, "cpu, without noise", origins)} | theirs
         told(exact, report, "beside Kernel Tuner's strategies, without noise")

@@ -12,7 +12,7 @@ from typing import Any
 
 from tunewright.errors import BackendError, ScheduleError
 from tunewright.mlir.exponentials import expand_exponentials
-from tunewright.mlir.payload import LinalgOp, Payload
+from tunewright.mlir.payload import LinalgOp, Payload, PlacedOp
 from tunewright.mlir.prefetch import ACCESSES, insert_prefetches
 from tunewright.mlir.schedule import POLYNOMIAL, PREFETCH, REASSOCIATE
 from tunewright.mlir.script import TransformScript
@@ -33,9 +33,13 @@ _LOOPS = (
 # The allocator aligns memory: pointers aligned by arithmetic could alias anything.
 _LLVM = (
     "{threads}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
+    "convert-vector-to-llvm{{enable-x86}},"  # calls of libm for each element of a vector
     "finalize-memref-to-llvm{{use-aligned-alloc=true}},convert-arith-to-llvm,convert-index-to-llvm,convert-func-to-llvm,"
     "convert-cf-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse"
 )
+RELAYOUTS = frozenset({"linalg.pack", "linalg.unpack"})
+"""Operations that copy into panels and out of them; they have no loops until they are lowered."""
+
 _SIZES = re.compile(r"(?:tile_sizes|num_threads|packed_sizes|pad_to_multiple_of)\s*=?\s*\[([^\]]*)\]")
 _LINE = re.compile(r'"-":(\d+):\d+')
 
@@ -122,6 +126,42 @@ def parse_payload(
     return Payload(text, operations=tuple(ops), name=entry_point(text), sizes=sizes or {})
 
 
+def operations_after(payload: str, script: TransformScript) -> list[PlacedOp]:
+    """Returns the operations of a payload after a script that works on tensors, in program order, without panels."""
+    passes = _import_torch_mlir()[1]
+    with _context() as ir:
+        module = _apply_script(ir, payload, script)
+        named = [op.name for op in _linalg_ops(ir, module) if op.name not in RELAYOUTS]
+        passes.parse("builtin.module(func.func(linalg-generalize-named-ops))").run(module.operation)
+        ops = [op for op in _linalg_ops(ir, module) if op.name not in RELAYOUTS]
+        return [
+            PlacedOp(
+                _describe_op(op, kind, "after a step"), _is_nested(op), _combiner(op), any(map(_escapes, op.results))
+            )
+            for op, kind in zip(ops, named, strict=True)
+        ]
+
+
+def _is_nested(op: Any) -> bool:
+    return bool(op.parent.name != "func.func")
+
+
+def _escapes(value: Any) -> bool:
+    """Returns whether anything but an operation with loops, outside of other loops, uses a value."""
+    users = [use.owner for use in value.uses]
+    return any(not user.operation.name.startswith("linalg.") or _is_nested(user.operation) for user in users)
+
+
+def _combiner(op: Any) -> str:
+    """Returns the operation that adds an element to the result, such as `arith.addf`; "" if there is no single one."""
+    block = op.regions[0].blocks[0]
+    last, accumulated = list(block.operations)[-1], block.arguments[-1]
+    users = [use.owner.operation for use in accumulated.uses]
+    if len(op.results) != 1 or len(users) != 1 or last.operands[0].owner != users[0]:
+        return ""
+    return str(users[0].name)
+
+
 def _line_of(op: Any) -> str:
     """Returns the line of an operation in the text that it was read from."""
     line = _LINE.search(str(op.location))
@@ -146,7 +186,7 @@ def _describe_op(op: Any, kind: str, where: str) -> LinalgOp:
     if op.name != "linalg.generic" or not len(op.results):
         raise BackendError(f"{where}: the loops of {kind} are unknown; write it as linalg.generic on tensors")
     maps = [re.findall(r"\((.*?)\)", str(indexing)) for indexing in op.attributes["indexing_maps"]]
-    loops = tuple(maps[0][0].replace(" ", "").split(","))
+    loops = tuple(filter(None, maps[0][0].replace(" ", "").split(",")))
     iterators = zip(loops, op.attributes["iterator_types"], strict=True)
     reductions = frozenset(loop for loop, iterator in iterators if "reduction" in str(iterator))
     indices = [results[1].replace(" ", "") for results in maps]

@@ -1,4 +1,4 @@
-"""Replaces calls of exp by a series that vectors can compute."""
+"""Replaces calls of exp, erf and tanh by series that vectors can compute."""
 
 from __future__ import annotations
 
@@ -19,19 +19,40 @@ LEAST, MOST = -87.0, 88.8
 """Where exp becomes 0 and infinity: at about the least normal number, and above the largest."""
 
 
+TANH_SERIES = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+"""tanh(x) / x - 1 in powers of the square of x, where that is less than `TANH_SMALL` squared (Cephes)."""
+
+TANH_SMALL, ERF_SMALL = 0.625, 0.5
+
+ERF_SERIES = tuple(1.1283791670955126 * term for term in (-1 / 1320, 1 / 216, -1 / 42, 1 / 10, -1 / 3, 1.0))
+"""erf(x) / x around 0, in powers of the square of x."""
+
+ERF_TAIL = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+"""(1 - erf(x)) exp(x * x) in powers of 1 / (1 + `ERF_SCALE` x) (Abramowitz and Stegun, 7.1.26), to 1.5e-7."""
+
+ERF_SCALE = 0.3275911
+
+
+EXPANDED = ("math.exp", "math.erf", "math.tanh")
+"""Functions that are replaced."""
+
+
 def expand_exponentials(ir: Any, module: Any) -> int:
-    """Compute each exp of float32 by a series, to about one unit in the last place. Returns how many there were."""
+    """Compute each exp, erf and tanh of float32 by a series. Returns how many there were.
+
+    exp and tanh are right to about one unit in the last place, erf to about five.
+    """
     calls: list[Any] = []
 
     def collect(op: Any) -> Any:
-        if op.name == "math.exp" and str(op.results[0].type).removeprefix("vector<").rstrip(">").endswith("f32"):
+        if op.name in EXPANDED and str(op.results[0].type).removeprefix("vector<").rstrip(">").endswith("f32"):
             calls.append(op)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(collect)
     for call in calls:
         with ir.InsertionPoint(call):
-            value = _Series(ir, call.results[0].type).exp(call.operands[0])
+            value = getattr(_Series(ir, call.results[0].type), call.name.removeprefix("math."))(call.operands[0])
         call.results[0].replace_all_uses_with(value)
         call.operation.erase()
     return len(calls)
@@ -53,13 +74,41 @@ class _Series:
         shifted = self.fma(held, LOG2_E, SHIFT)
         power = self.op("arith.subf", [shifted, self.constant(SHIFT)])
         rest = self.fma(power, -LN2_LOW, self.fma(power, -LN2_HIGH, held))
-        series = self.constant(SERIES[0])
-        for term in SERIES[1:]:
-            series = self.fma(series, rest, term)
+        series = self.powers(SERIES, rest)
         bits = self.op("arith.bitcast", [shifted], self.integers)
         places = self.ir.IntegerAttr.get(self.ir.IntegerType.get_signless(32), 23)
         exponent = self.op("arith.shli", [bits, self._constant(places, self.integers)], self.integers)
         return self.op("arith.mulf", [series, self.op("arith.bitcast", [exponent])])
+
+    def tanh(self, x: Any) -> Any:
+        """Returns tanh(x): by a series near 0, else 1 - 2 / (exp(2 |x|) + 1) with the sign of x."""
+        size, square = self.op("math.absf", [x]), self.op("arith.mulf", [x, x])
+        near = self.fma(self.op("arith.mulf", [self.powers(TANH_SERIES, square), square]), x, x)
+        one = self.constant(1.0)
+        power = self.exp(self.op("arith.addf", [size, size]))
+        rest = self.op("arith.divf", [self.constant(2.0), self.op("arith.addf", [power, one])])
+        return self._joined(x, size, TANH_SMALL, near, self.op("arith.subf", [one, rest]))
+
+    def erf(self, x: Any) -> Any:
+        """Returns erf(x): by a series near 0, else by its tail with the sign of x."""
+        size, square = self.op("math.absf", [x]), self.op("arith.mulf", [x, x])
+        near = self.op("arith.mulf", [self.powers(ERF_SERIES, square), x])
+        one = self.constant(1.0)
+        part = self.op("arith.divf", [one, self.fma(size, ERF_SCALE, one)])
+        power = self.exp(self.op("arith.negf", [square]))
+        tail = self.op("arith.mulf", [self.op("arith.mulf", [self.powers(ERF_TAIL, part), part]), power])
+        return self._joined(x, size, ERF_SMALL, near, self.op("arith.subf", [one, tail]))
+
+    def _joined(self, x: Any, size: Any, limit: float, near: Any, far: Any) -> Any:
+        """Returns `near` where x is small, else `far` with the sign of x."""
+        return self.select("olt", size, limit, near, self.op("math.copysign", [far, x]))
+
+    def powers(self, terms: tuple[float, ...], x: Any) -> Any:
+        """Returns a polynomial, its terms given from the highest power on."""
+        series = self.constant(terms[0])
+        for term in terms[1:]:
+            series = self.fma(series, x, term)
+        return series
 
     def fma(self, left: Any, right: Any, added: Any) -> Any:
         """Returns left * right + added; numbers become constants."""

@@ -14,12 +14,16 @@ _FUNCTION = re.compile(
     r"func\.func (?:public )?@(?P<name>[\w$.]+)\((?P<arguments>[^{]*?)\)(?: -> (?P<results>\([^{]*?\)|tensor<[^{]*?>))?"
     r"(?P<attributes> attributes \{[^\n]*\})? \{\n"
 )
+_ASSERTION = re.compile(r"^ *cf\.assert .*\n", re.MULTILINE)
 _TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)(\w+)>")
 
 
 def read_model(text: str, name: str = "the payload") -> Payload:
-    """Returns a payload from MLIR text. A function on tensors becomes one on arrays, its results the last of them."""
-    plain = compiler.print_module(text, name)
+    """Returns a payload from MLIR text. A function on tensors becomes one on arrays, its results the last of them.
+
+    Assertions about elements, as torch-mlir writes for reciprocals, are left out: they cannot be vectorized.
+    """
+    plain = _ASSERTION.sub("", compiler.print_module(text, name))
     if "llvm.emit_c_interface" in plain:
         arguments: tuple[PayloadArgument, ...] = ()
     else:

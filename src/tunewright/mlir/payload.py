@@ -29,6 +29,20 @@ class LinalgOp:
 
 
 @dataclass(frozen=True)
+class PlacedOp:
+    """An operation of a payload that a schedule has changed: whether it is in a loop, and how it reduces.
+
+    `combiner` adds an element to the result, such as `arith.addf`. Something that has no loops, or is inside one, uses
+    an operation that `escapes`.
+    """
+
+    op: LinalgOp
+    nested: bool = False
+    combiner: str = ""
+    escapes: bool = False
+
+
+@dataclass(frozen=True)
 class PayloadArgument:
     """An argument of a payload's function: a float32 array."""
 

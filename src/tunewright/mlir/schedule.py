@@ -26,6 +26,7 @@ _LOWERING = (
     ("vector.lower_transfer max_transfer_rank = 1",),
     ("vector.lower_outerproduct",),
     ("vector.lower_broadcast",),
+    ("vector.lower_transpose lowering_strategy = shuffle_16x16",),  # other sizes are left to the next line
     ("vector.lower_shape_cast", "vector.lower_transpose lowering_strategy = shuffle_1d"),
 )
 _REDUCTIONS = tuple(
@@ -198,7 +199,7 @@ class Schedule(PackingSteps):
 
     def run_pass(self, name: str) -> None:
         """Run a pass of the compiler on the function; handles from before it are consumed."""
-        self.check_stage("run_pass", "tensors")
+        self.check_stage("run_pass", "vectors")
         n = len(self.steps) + 1
         self.consume(*self.handles)
         self.add(
@@ -252,17 +253,22 @@ class Schedule(PackingSteps):
             f"transform.structured.vectorize %one{n} : {ANY} }}",
         )
 
-    def vectorize_all(self, *ops: str) -> None:
-        """Vectorize every operation, or every one of these names."""
+    def vectorize_all(self, *ops: str, optional: bool = False) -> None:
+        """Vectorize every operation, or every one of these names; if `optional`, one that cannot be stays as it is."""
         self.check_stage("vectorize_all", "vectors")
         n, listed = len(self.steps) + 1, ", ".join(f'"{op}"' for op in ops)
         which = f"ops{{[{listed}]}}" if ops else "interface{LinalgOp}"
         self.consume(*self.handles)
+        each = f"transform.structured.vectorize %one{n} : {ANY}"
+        if optional:
+            each = (
+                f"transform.sequence %one{n} : {ANY} failures(suppress) {{ ^bb0(%try{n}: {ANY}): "
+                f"transform.structured.vectorize %try{n} : {ANY} }}"
+            )
         self.add(
             "vectorize_all",
             f"%found{n} = transform.structured.match {which} in {self.root} : ({ANY}) -> {ANY}",
-            f"transform.foreach %found{n} : {ANY} {{ ^bb0(%one{n}: {ANY}): "
-            f"transform.structured.vectorize %one{n} : {ANY} }}",
+            f"transform.foreach %found{n} : {ANY} {{ ^bb0(%one{n}: {ANY}): {each} }}",
         )
 
     def hoist(self) -> None:
@@ -288,6 +294,7 @@ class Schedule(PackingSteps):
         self.stage = "buffers"
         self.add(
             "bufferize",
+            f"transform.bufferization.eliminate_empty_tensors {self.root} : {ANY}",
             f"%buffers{n} = transform.bufferization.one_shot_bufferize layout{{IdentityLayoutMap}} {self.root} "
             f'{{bufferize_function_boundaries = true, memcpy_op = "linalg.copy"}} : ({ANY}) -> {ANY}',
             f'%func{n} = transform.structured.match ops{{["func.func"]}} in %buffers{n} : ({ANY}) -> {ANY}',

@@ -28,6 +28,7 @@ _SENTENCES = {
     "apply_patterns": "simplify: {patterns}",
     "apply_registered_pass": "run the pass {names}",
     "annotate": "mark the loop: {names}",
+    "bufferization.eliminate_empty_tensors": "compute results where they are stored",
     "bufferization.one_shot_bufferize": "put tensors into buffers",
     "loop.forall_to_for": "run the iterations of the loop in order",
     "cast": "",
