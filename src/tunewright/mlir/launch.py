@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ _SCALARS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32
             "index": ctypes.c_int64, "i1": ctypes.c_bool}  # fmt: skip
 
 
-@cache
-def memref_descriptor(rank: int) -> Any:
-    """Returns the memref descriptor type of a rank: pointers, sizes, and strides in elements."""
-    numbers = ctypes.c_int64 * rank
-    fields = [("base", ctypes.c_void_p), ("aligned", ctypes.c_void_p), ("offset", ctypes.c_int64)]
-    fields += [("sizes", numbers), ("strides", numbers)]
-    return type(f"Descriptor{rank}", (ctypes.Structure,), {"_fields_": fields})
+_pack_pointers = struct.Struct("QQ").pack
+
+
+@lru_cache(maxsize=4096)
+def _layout(sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bytes:
+    """Returns a memref descriptor without its pointers: the offset, the sizes, and the strides in elements."""
+    return struct.pack(f"{2 * len(sizes) + 1}q", 0, *sizes, *(stride // itemsize for stride in strides))
 
 
 @cache
@@ -55,15 +56,13 @@ class MlirLaunch:
             self._array(i, arg) if arg.__class__ is np.ndarray else self._scalar(i, arg) for i, arg in enumerate(args)
         ])  # fmt: skip
 
-    def _array(self, i: int, array: Any) -> Any:
+    def _array(self, i: int, array: Any) -> bytes:
+        """Returns the memref descriptor of an array, which is passed by its address."""
         try:
             address = ctypes.addressof(_buffer_address(array))
         except (TypeError, ValueError, BufferError):
             address = self._address(i, array)
-        rank = array.ndim
-        make = memref_descriptor(rank)
-        sizes, strides, itemsize = array.shape, array.strides, array.itemsize
-        return ctypes.byref(make(address, address, 0, sizes, tuple([stride // itemsize for stride in strides])))
+        return _pack_pointers(address, address) + _layout(array.shape, array.strides, array.itemsize)
 
     def _address(self, i: int, array: Any) -> int:
         """Returns the address of a read-only or empty array; raises if the kernel writes to a read-only one."""

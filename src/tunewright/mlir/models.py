@@ -98,6 +98,7 @@ import tunewright as tw
 from tunewright.mlir import Mlir
 from tunewright.mlir.model_plans import model_plan
 from tunewright.mlir.models import read_file
+from tunewright.mlir.seeds import seed_configs
 
 payload = read_file(Path({str(path.resolve())!r}))
 plan = model_plan(payload{shared})
@@ -107,6 +108,7 @@ plan = model_plan(payload{shared})
     plan.space,
     backend=Mlir(payload, plan{shared}),
     default=plan.default,
+    seeds=seed_configs(plan),
     shapes=[{sizes!r}],
     numerics={list(numerics)!r},
     threads={threads},

@@ -70,8 +70,8 @@ def seed_configs(plan: SchedulePlan) -> list[Config]:
         name = str(config[VARIANT])
         if name not in best or _register_use(config) > _register_use(best[name]):
             best[name] = config
-    hint = suggest_fusion(plan.payload)
     unfused = {name for name, parts in plan.structures.items() if not any(part.fuses for part in parts)}
+    hint = suggest_fusion(plan.payload) if unfused else None
     return sorted(best.values(), key=lambda config: bool(hint and hint.fused) and str(config[VARIANT]) in unfused)
 
 
