@@ -117,12 +117,14 @@ def test_training_is_looked_up_with_now_and_left_alone_in_the_background(tune, s
     runs = []
     monkeypatch.setattr(TrainingGraph, "launch", lambda self, graph: runs.append(graph) or graph)
     later = compile(copy.deepcopy(model), session=session, tune=tune)
+    caplog.clear()
     with caplog.at_level(logging.INFO):
         later(x).sum().backward()
     expected = [graph_space.UNCOMPILED] if tune == "now" else []
     assert [one.config for one in decisions(later).values()] == expected
     assert bool(runs) == (tune == "now")
     assert ("tune='now' tunes training" in caplog.text) == (tune == "background")
+    assert ("for inference, call eval() of the model and torch.no_grad()" in caplog.text) == (tune == "now")
     assert session.counts["measurements"] == 0
 
 

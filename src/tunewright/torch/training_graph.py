@@ -8,10 +8,13 @@ from typing import Any
 
 import torch
 
+from tunewright.lazy_logging import LazyLogger
 from tunewright.torch.captured import NEEDS_GRADIENTS, CapturedGraph
 from tunewright.torch.diagnostics.numerics import clone_tensors
 from tunewright.torch.inductor import graphs
 from tunewright.torch.inductor.graphs import CompiledGraph
+
+log = LazyLogger(__name__)
 
 
 class TrainingGraph(CapturedGraph):
@@ -58,7 +61,13 @@ def capture(graph: Any, inputs: Sequence[Any], *, training: bool) -> CapturedGra
     """Returns a graph as it was captured; with `training`, one that records gradients is a training graph."""
     tensors = (value for value in inputs if isinstance(value, torch.Tensor))
     records = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return TrainingGraph(graph, inputs) if training and records else CapturedGraph(graph, inputs)
+    if not (training and records):
+        return CapturedGraph(graph, inputs)
+    log.warning(
+        "a graph is taken for training: gradients count, and weights are not frozen; for inference, call eval() of the "
+        "model and torch.no_grad() first"
+    )
+    return TrainingGraph(graph, inputs)
 
 
 def _output_gradient(result: Any) -> Any:
