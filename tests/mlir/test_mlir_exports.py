@@ -107,6 +107,23 @@ def test_series_are_right_to_a_few_units_in_the_last_place(function, most, tmp_p
     assert units.max() <= most, (x[units.argmax()], out[units.argmax()], right[units.argmax()])
 
 
+def test_only_assertions_about_elements_are_left_out() -> None:
+    text = """
+      #map = affine_map<(d0) -> (d0)>
+      func.func @f(%a: tensor<4xf32>, %ok: i1) -> tensor<4xf32> {
+        cf.assert %ok, "a promise of the caller"
+        %r = linalg.generic {indexing_maps = [#map], iterator_types = ["parallel"]} outs(%a : tensor<4xf32>) {
+        ^bb0(%out: f32):
+          cf.assert %ok, "about an element"
+          linalg.yield %out : f32
+        } -> tensor<4xf32>
+        return %r : tensor<4xf32>
+      }"""
+    printed = compiler.print_module(text, "f")
+    assert "a promise of the caller" in printed
+    assert "about an element" not in printed
+
+
 def test_only_functions_of_float32_are_expanded() -> None:
     text = "func.func @f(%a: f64, %b: f32) -> f64 { %x = math.exp %a : f64 %y = math.erf %b : f32 return %x : f64 }"
     with compiler._context() as ir:

@@ -82,6 +82,18 @@ def test_threads_share_the_large_operations_of_exported_models(name, tmp_path) -
         assert ("scf.forall" in applied) is (structure != AS_WRITTEN), structure
 
 
+@pytest.mark.parametrize("name", ["resnet_block", "layer_norm"])
+def test_structures_that_keep_the_order_of_additions_keep_their_bits(name, tmp_path) -> None:
+    payload = read_model((FOLDER / f"{name}.mlir").read_text())
+    plan, inputs = model_plan(payload), inputs_of(payload)
+    kept = [variant.name for variant in plan.space.variants if not variant.numerics and variant.name != AS_WRITTEN]
+    assert kept == ["tiled"]
+    assert "tiled reassociated" in plan.structures
+    knobs = [{"mr": 4, "nr": 16, "kr": 2, "tj": 16}, {"mr": 8, "nr": 16, "kr": 8, "tj": 64}]
+    first, second = (ran(payload, plan, inputs, {"variant": "tiled", **one}, tmp_path) for one in knobs)
+    assert (first == second).all()
+
+
 def test_threads_share_no_columns_sums_or_short_operations() -> None:
     loops, reads = ("b", "i", "j", "k"), (("x", "b,i,k"), ("y", "k,j"))
     op = LinalgOp("o", loops, frozenset("k"), reads, ("z", "b,i,j"), (1, 64, 128, 256))

@@ -1,4 +1,4 @@
-"""Plan for payloads with any operations: elementwise ones are merged, then each is tiled and vectorized by itself."""
+"""Plan for payloads with any operations: products are tiled, the rest is merged and fused by rows."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def model_plan(payload: Payload, *, threads: int = 1) -> ModelPlan:
 
     Products and convolutions are tiled first; with "packed", the right operands of products are copied into panels.
     Elementwise operations are then merged, and those that share rows run one after the other on each row.
-    "reassociated" sums a row in vectors, and "polynomial" replaces calls of exp, erf and tanh by
-    series; both change the last digits. Several threads share a loop of each large operation; as it is written, the
-    payload runs on one.
+    "reassociated" sums a row in vectors and unrolls channels of convolutions, and "polynomial" replaces calls of exp,
+    erf and tanh by series; both change the last digits. Several threads share a loop of each large operation; as it is
+    written, the payload runs on one.
     """
     ops = compiler.operations_after(payload.text, _simplified().script())
     packs = [empty_part("tiled")]
@@ -77,7 +77,7 @@ def simplify(s: Schedule) -> None:
 def _numerics_parts(payload: Payload, ops: Sequence[PlacedOp]) -> list[PlanPart]:
     """Returns the choice between results as they are written and those with other last digits, if there is one."""
     changes = {
-        "reassociated": any(_sums_row(placed) for placed in ops),
+        "reassociated": any(_sums_row(placed) or _is_reordered(placed.op) for placed in ops),
         "polynomial": any(f"{function} " in payload.text for function in EXPANDED),
     }
     name = " ".join(change for change, possible in changes.items() if possible)
@@ -274,7 +274,8 @@ def tile_sizes(op: LinalgOp, context: PlanContext) -> list[int]:
         if block.row is not None:
             sizes[block.row] = _divisor(op.sizes[block.row], context["mr"], any_number=True)
         if block.sum is not None:
-            sizes[block.sum] = _divisor(op.sizes[block.sum], context["kr"], any_number=True)
+            terms = 1 if _is_reordered(op) and not context.handles.get("reassociated") else context["kr"]
+            sizes[block.sum] = _divisor(op.sizes[block.sum], terms, any_number=True)
     else:
         sizes[-1] = _divisor(op.sizes[-1], context["tj"], any_number=False)
     return sizes
@@ -312,6 +313,14 @@ def block_loops(op: LinalgOp) -> BlockLoops | None:
     added = {name for part in sides for name in _names(part)}
     sums = [i for i, loop in enumerate(op.loops) if loop in op.reductions and loop not in added]
     return BlockLoops(column, rows[-1] if rows else None, sums[-1] if sums else None)
+
+
+def _is_reordered(op: LinalgOp) -> bool:
+    """Returns whether a register block with several terms adds in another order: if another sum is inside that loop."""
+    block = block_loops(op)
+    return (
+        block is not None and block.sum is not None and any(loop in op.reductions for loop in op.loops[block.sum + 1 :])
+    )
 
 
 def _is_dot(op: LinalgOp) -> bool:

@@ -14,7 +14,6 @@ _FUNCTION = re.compile(
     r"func\.func (?:public )?@(?P<name>[\w$.]+)\((?P<arguments>[^{]*?)\)(?: -> (?P<results>\([^{]*?\)|tensor<[^{]*?>))?"
     r"(?P<attributes> attributes \{[^\n]*\})? \{\n"
 )
-_ASSERTION = re.compile(r"^ *cf\.assert .*\n", re.MULTILINE)
 _TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)(\w+)>")
 
 
@@ -23,7 +22,7 @@ def read_model(text: str, name: str = "the payload") -> Payload:
 
     Assertions about elements, as torch-mlir writes for reciprocals, are left out: they cannot be vectorized.
     """
-    plain = _ASSERTION.sub("", compiler.print_module(text, name))
+    plain = compiler.print_module(text, name)
     if "llvm.emit_c_interface" in plain:
         arguments: tuple[PayloadArgument, ...] = ()
     else:
