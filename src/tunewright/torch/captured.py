@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -166,6 +167,27 @@ class CapturedGraph:
         expected = self.expect(values)
         return expected.find_problem(self._results(compiled, values), expected.allowed)
 
+    def find_difference(self, compiled: CompiledGraph) -> str | None:
+        """Returns how results on the current inputs differ from eager ones by far more than rounding; None if not."""
+        eager = self._results(self.graph, self.values)
+        eps = [float(torch.finfo(tensor.dtype).eps) for tensor in eager if tensor.dtype.is_floating_point]
+        expected = ExpectedTensors.within(eager, max(eps, default=0.0) ** 0.5)
+        return expected.find_problem(self._results(compiled, self.values), expected.allowed)
+
+    @property
+    def returns_inputs(self) -> bool:
+        """Whether a result lies in the memory of an input."""
+        values = clone_tensors(self.values)
+        own = {_storage(value) for value in values if isinstance(value, torch.Tensor)}
+        return any(_storage(result) in own for result in tensors_in(self.launch(self.graph)(*values)))
+
+    @property
+    def called(self) -> list[str]:
+        """The functions that the graph calls, by their full names; methods of tensors are not among them."""
+        functions = [node.target for node in self.graph.graph.nodes if node.op == "call_function"]
+        modules = [node.target for node in self.graph.graph.nodes if node.op == "call_module"]
+        return [*dict.fromkeys(map(graphs.qualified_name, functions)), *modules]
+
     @cached_property
     def _in_double_precision(self) -> Any:
         return in_double_precision(self.graph)
@@ -198,6 +220,12 @@ class FrozenGraph:
         # Tensors of inference mode have no version; that they are the same objects can still be checked.
         self._watched = [(i, value, None if value.is_inference() else value._version) for i, value in weights]
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The weights and all else that is in the graph, by name."""
+        names = dict.fromkeys(node.target for node in self.module.graph.nodes if node.op == "get_attr")
+        return {name: attrgetter(name)(self.module) for name in names}
+
     def bind(self, compiled: CompiledGraph, recompile: Callable[[Sequence[Any]], CompiledGraph]) -> CompiledGraph:
         """Returns the compiled graph to be called with all inputs; after a weight changed, calls `recompile` once."""
         watched, free = self._watched, self.free
@@ -213,6 +241,10 @@ class FrozenGraph:
             return compiled(*[arguments[i] for i in free])
 
         return call
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
 
 
 class _NodeName(str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
@@ -21,19 +21,19 @@ from tunewright.model.decision import Decision, Problem
 from tunewright.model.key import Key
 from tunewright.model.signature import Signature
 from tunewright.session import Session
-from tunewright.spaces.config import VARIANT, Config
+from tunewright.spaces.config import Config
 from tunewright.stores import serialization
 from tunewright.stores.seal import SEAL
 from tunewright.torch import graph_space, padding
 from tunewright.torch.background import TuningJob, TuningReply, TuningRequest, background_tuner, swappable
 from tunewright.torch.candidate import reported_failure
 from tunewright.torch.captured import NEEDS_GRADIENTS, CapturedGraph
-from tunewright.torch.inductor import gemms, graphs, huge_pages, releases, traces
+from tunewright.torch.graph_builder import GraphBuilder
+from tunewright.torch.inductor import graphs, huge_pages, releases, traces
 from tunewright.torch.inductor.dead_code import pruning
 from tunewright.torch.inductor.graphs import CompiledGraph
-from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
-from tunewright.torch.process_state import ProcessState, held_state
+from tunewright.torch.process_state import ProcessState
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.saved_graph import GraphSnapshot
 from tunewright.torch.sizes import SeveralSizes
@@ -53,9 +53,6 @@ Tune = Literal["background", "now"]
 NAME = "torch.graph"
 BUDGET, EACH = "8,20m", "8,5m"
 """What a search may spend on a graph, and on each matrix product and padding in it."""
-
-PRUNING_PASS = "post_grad_custom_post_pass"
-"""The setting that takes our pass; a pass of the user stays."""
 
 SAMPLE_SECONDS, TIME_FACTOR = 0.04, 3.0
 """Minimum seconds of a sample of a graph, and how much longer than usual its races take: weights fill the caches,
@@ -157,6 +154,7 @@ class GraphTuner:
     def __init__(self, backend: TuningBackend, captured: CapturedGraph, options: dict[str, Any]) -> None:
         self._backend, self._captured, self._options = backend, captured, options
         self._resolver = backend.graph_resolver
+        self._builder = GraphBuilder(captured, options, self._resolver, backend.part_resolver, backend.pruning)
         self.name = f"graph {backend.name} {backend.graphs}"
         self.problem = make_problem(captured, options)
         self._workload: TorchWorkload | None = None
@@ -165,8 +163,10 @@ class GraphTuner:
         """Returns the graph compiled by an override, a stored decision, or the winner of a race."""
         config = self._resolver(self.problem, [self.name], self._evaluator).config
         workload, self._workload = self._workload, None  # each graph that it has built holds its own weights
-        compiled: CompiledGraph | None = workload.built.get(config) if workload else None
-        return compiled or self._build(config)
+        built = workload.built.get(config) if workload else None
+        compiled: CompiledGraph = built or self._build(config)
+        self._builder.keep(compiled, config)
+        return compiled
 
     @classmethod
     def for_request(cls, backend: TuningBackend, graph: Any, inputs: Sequence[Any], request: TuningRequest) -> Self:
@@ -187,6 +187,7 @@ class GraphTuner:
         else:
             served = self._build(config)
             if not missed():
+                self._builder.keep(served, config)
                 return served
         job = self._submit()
         trace = traces.SuspendedTrace()
@@ -230,7 +231,9 @@ class GraphTuner:
         try:
             with reported_failure(lambda: None):
                 with traces.compiling_alone(), trace.resumed():
-                    compiled = self._build(self._resolver(self.problem, [self.name], self._evaluator).config)
+                    config = self._resolver(self.problem, [self.name], self._evaluator).config
+                    compiled = self._build(config)
+                self._builder.keep(compiled, config)
                 problem = self._captured.find_problem(compiled, arguments)
         except (TunewrightError, MemoryError) as error:
             problem = str(error) or type(error).__name__
@@ -255,38 +258,7 @@ class GraphTuner:
 
     def _build(self, config: Config) -> CompiledGraph:
         """Returns the graph compiled with a config."""
-        if config[VARIANT] == graph_space.EAGER:
-            return self._captured.graph  # type: ignore[no-any-return]
-        if not config["freezing"]:
-            with torch.enable_grad() if self._captured.training else nullcontext():
-                return self._compile_module(copy.deepcopy(self._captured.graph), self._captured.inputs, config)
-        frozen = self._captured.frozen()
-        if config.get("padding"):
-            padding.pad(frozen.module, self._backend.part_resolver)
-        inputs = [self._captured.inputs[i] for i in frozen.free]
-        with huge_pages.capture_constants() as constants:
-            compiled = self._compile_module(frozen.module, inputs, config)
-        if config["pages"] == graph_space.HUGE:
-            huge_pages.move_to_huge_pages(constants)
-        return frozen.bind(compiled, partial(self._recompile, config))
-
-    def _recompile(self, config: Config, arguments: Sequence[Any]) -> CompiledGraph:
-        """Returns the graph for weights that changed after they were frozen."""
-        if self._captured.dynamic:  # its symbols ended with the trace: compiled now, it would be for one size
-            log.warning("%s: a weight changed after it was frozen: the graph runs in eager mode from now on", self.name)
-            return self._captured.graph  # type: ignore[no-any-return]
-        log.warning("%s: a weight changed after it was frozen: the graph is compiled again", self.name)
-        captured = CapturedGraph(self._captured.graph, arguments)
-        return GraphTuner(self._backend, captured, self._options)._build(config)
-
-    def _compile_module(self, module: Any, inputs: Sequence[Any], config: Config) -> CompiledGraph:
-        selector = GemmSelector(self._backend.part_resolver)
-        tuned = config["products"] == graph_space.CHOSEN
-        with held_state() as state, gemms.select_gemms(selector) if tuned else nullcontext():
-            pruned = {} if PRUNING_PASS in state.inductor else {PRUNING_PASS: self._backend.pruning}
-            settings = {**graph_space.settings(config), **pruned, **self._options}
-            decided_by = self._resolver.decision_digest(self.problem, [self.name])
-            return graphs.compile_graph(module, inputs, settings, decided_by)
+        return self._builder.build(self.name, self.problem, config)
 
 
 def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem:

@@ -40,6 +40,13 @@ def host_environment() -> HostEnvironment:
     return HostEnvironment(toolchain, mode | ProcessState.read().changes())
 
 
+class PartDecision(msgspec.Struct, frozen=True):
+    """A decision that is in compiled code: its key, and its config as text."""
+
+    key: Key
+    config: str
+
+
 class Resolver:
     """Resolves problems with a session and the user's overrides; `decisions` has the results by name.
 
@@ -98,6 +105,19 @@ class Resolver:
                 session.store.put(decision, replace=False)
             except (StoreError, WriteRefused) as error:
                 log.warning("%s: not stored, and used by this process alone: %s", decision.key.kernel, error)
+
+    def decided_parts(self) -> dict[str, PartDecision]:
+        """Returns what was decided so far, by name."""
+        return {name: PartDecision(found.key, str(found.config)) for name, found in self.decisions.items()}
+
+    def recall(self, parts: Mapping[str, PartDecision]) -> bool:
+        """Whether all of these are still decided in this way; they count as resolved then."""
+        stored = self.session.store.get_many([part.key for part in parts.values()]) | self._learned
+        found = {name: stored.get(part.key) for name, part in parts.items()}
+        same = all(decision and str(decision.config) == parts[name].config for name, decision in found.items())
+        if same:
+            self.decisions |= {name: decision for name, decision in found.items() if decision}
+        return same
 
     def decision_digest(self, problem: Problem, names: Sequence[str]) -> str:
         """Returns what kernels are named after: the digest of the decided key, or that an override decided."""

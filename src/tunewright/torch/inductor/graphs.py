@@ -129,6 +129,12 @@ def mode_options(mode: str) -> dict[str, Any]:
     return options
 
 
+def qualified_name(function: Any) -> str:
+    """Returns the full name of a function that a graph calls: `torch.nn.functional.linear`."""
+    name: str = hook("torch.fx.node._get_qualified_name")(function)
+    return name
+
+
 def symbolic_sizes(node: Any) -> Any:
     """Returns the shape and strides of an input as the compiler knows them; None if it is no tensor."""
     value = node.meta.get("example_value")

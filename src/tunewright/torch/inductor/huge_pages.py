@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import cache
 from mmap import PAGESIZE
 from pathlib import Path
@@ -13,14 +12,9 @@ from typing import Any
 
 import torch
 
-from tunewright.torch.inductor.adapter import hook
-from tunewright.torch.inductor.patching import replaced_attribute
-
 _SETTINGS = Path("/sys/kernel/mm/transparent_hugepage")
 _MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25
 """Advice to the kernel: huge pages are wanted, and now (since Linux 6.1)."""
-
-_LOADER = "torch._inductor.codecache.PyCodeCache"
 
 
 @cache
@@ -82,18 +76,3 @@ def _madvise() -> Any:
     madvise = ctypes.CDLL(None, use_errno=True).madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return madvise
-
-
-@contextmanager
-def capture_constants() -> Iterator[list[torch.Tensor]]:
-    """Collects the constants of all compiled code that is loaded while the context is open."""
-    loader, constants = hook(_LOADER), []  # type: tuple[Any, list[torch.Tensor]]
-    load = loader.load_by_key_path
-
-    def load_by_key_path(*args: Any, **kwargs: Any) -> Any:
-        values = (kwargs.get("attrs") or {}).values()
-        constants.extend(value for value in values if isinstance(value, torch.Tensor))
-        return load(*args, **kwargs)
-
-    with replaced_attribute(loader, "load_by_key_path", load_by_key_path):
-        yield constants
