@@ -148,7 +148,8 @@ def choose(model: str, threads: int, told: Any) -> dict[str, Any]:
     made, call = make(model)
     began = time.perf_counter()
     with torch.no_grad():
-        ours = compile(made, session=Session(mode="tune"), budget=told.budget, each=told.each)
+        session = Session(mode="tune")
+        ours = compile(made, session=session, budget=told.budget, each=told.each, numerics=allowed(told))
         call.run(ours)
     return {"tuning": time.perf_counter() - began, "chosen": {n: str(d.config) for n, d in decisions(ours).items()}}
 
@@ -182,7 +183,11 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
         for name, options in ways:
             fn = copy.deepcopy(made)
             with apart(caches / name, options or {}):
-                compiled = compile(fn, session=session) if options is None else torch.compile(fn, options=options)
+                compiled = (
+                    compile(fn, session=session, numerics=allowed(told))
+                    if options is None
+                    else torch.compile(fn, options=options)
+                )
                 calls[name] = lambda compiled=compiled: call.run(compiled)
                 first[name], second[name] = (_seconds(calls[name]) for _ in range(2))
         errors = {name: relative_error(tensors_in(run()), right) for name, run in calls.items()}
@@ -200,6 +205,11 @@ def check(model: str, threads: int, told: Any) -> dict[str, Any]:
         "compile": first, "first": second, "measured": session.counts["measurements"],
         "tiers": {name: session.counts[name] for name in ("exact", "default")},
     }  # fmt: skip
+
+
+def allowed(told: Any) -> list[str]:
+    """The reduced precisions that ours may have."""
+    return [name for name in getattr(told, "numerics", "").split(",") if name]
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """Real model classes compiled in the way that wins, beside every way that PyTorch offers.
 
     python benchmarks/torch_models.py [--quick] [--json] [--only bert-float32,vit-float32] [--threads 1,2]
-        [--budget 6,4m] [--each 4,60s] [--sittings 2] [--keep FOLDER]
+        [--budget 6,4m] [--each 4,60s] [--sittings 2] [--keep FOLDER] [--numerics bfloat16,int8]
 
 Needs `transformers`, and its classes get random weights; without it, `--quick` takes a layer and a small language model
 of our own, and says so (`classes`). A row is a model and a number of threads, chosen and judged as in
 `torch_compile.py`: one process tunes, others look up what was decided and time all ways in turns. As a row ends, a
-line about it is written to stderr; with `--keep`, rows that are done are not done again.
+line about it is written to stderr; with `--keep`, rows that are done are not done again. With `--numerics`, ours may
+compute products in less precision than the others: `error` in each row says what that costs.
 
 - `geomean_vs_default`, `geomean_vs_max_autotune`, `worst_vs_best`: as there.
 - `overrun`: the longest time until the first result of the process that tunes, over its budget.
@@ -75,6 +76,7 @@ def main() -> int:
     asked.add_argument("--each", default="4,60s", help="the same for each product in it")
     asked.add_argument("--sittings", type=int, default=0, help="processes that judge a row (2; quick: 1)")
     asked.add_argument("--keep", type=Path, help="a folder for what is decided and measured")
+    asked.add_argument("--numerics", default="", help="reduced precisions that ours may have: bfloat16,int8")
     asked.add_argument("--child", nargs=3, metavar=("PHASE", "MODEL", "THREADS"), help="one phase of a row")
     asked.set_defaults(quick_ways=(*torch_compile.QUICK_WAYS, torch_compile.MAX))
     told = asked.parse_args()
@@ -103,6 +105,7 @@ def main() -> int:
         "symbolic_searches": searches[-1],
         "doctor_seconds": round(max(one["doctor"] for one in rows), 1),
         "load": os.getloadavg()[0],
+        "numerics": told.numerics,
         "classes": "transformers" if HAS_CLASSES else "our own",
         "rows": rows,
     }
@@ -229,7 +232,11 @@ def second(model: str, threads: int, told: Any) -> dict[str, Any]:
     """CPU seconds until the first result of what was decided."""
     from tunewright.torch import compile
 
-    return _first_result(model, threads, lambda made: compile(made, budget=told.budget, each=told.each))
+    return _first_result(
+        model,
+        threads,
+        lambda made: compile(made, budget=told.budget, each=told.each, numerics=torch_compile.allowed(told)),
+    )
 
 
 def warm_default(model: str, threads: int, _: Any) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class TuningRequest(msgspec.Struct, frozen=True):
     state: ProcessState
     settings: dict[str, Any]
     deadline: float = 0.0
+    numerics: tuple[str, ...] = ()
 
 
 class TuningReply(msgspec.Struct, frozen=True):

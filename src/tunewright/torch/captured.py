@@ -15,18 +15,19 @@ from tunewright.torch.diagnostics.numerics import clone_tensors, in_double_preci
 from tunewright.torch.inductor import graphs
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.oracle import REFUSALS, ExpectedTensors
+from tunewright.torch.reduced_precision import MAX_ERROR, can_reduce, reduce_products
 from tunewright.torch.tensor_sets import CallArguments, can_be_copied, version_of
 
 NEEDS_GRADIENTS = "it needs gradients"
 
 
 class CapturedGraph:
-    """A graph and its inputs in the current call, weights included."""
+    """A graph and its inputs in the current call, weights included; `numerics` are the reduced precisions allowed."""
 
     training = False
 
-    def __init__(self, graph: Any, inputs: Sequence[Any]) -> None:
-        self.graph, self.inputs = graph, tuple(inputs)
+    def __init__(self, graph: Any, inputs: Sequence[Any], numerics: Sequence[str] = ()) -> None:
+        self.graph, self.inputs, self.numerics = graph, tuple(inputs), tuple(numerics)
         self.values = tuple(graphs.hint(value) for value in inputs)
 
     @property
@@ -144,7 +145,11 @@ class CapturedGraph:
             exact = self._results(self._in_double_precision, [to_double(value) for value in values])
         except REFUSALS:
             exact = [to_double(tensor) for tensor in eager]
-        return ExpectedTensors.of(eager, exact)
+        expected = ExpectedTensors.of(eager, exact)
+        for graph in self._in_reduced_precision:
+            own = ExpectedTensors.of(self._results(graph, values), exact).allowed
+            expected = expected._replace(allowed=expected.allowed.or_larger(own.limited(MAX_ERROR)))
+        return expected
 
     def _results(self, graph: Any, values: Sequence[Any]) -> list[Any]:
         own = [clone_tensors([value])[0] if i in self.written else value for i, value in enumerate(values)]
@@ -170,9 +175,15 @@ class CapturedGraph:
     def find_difference(self, compiled: CompiledGraph) -> str | None:
         """Returns how results on the current inputs differ from eager ones by far more than rounding; None if not."""
         eager = self._results(self.graph, self.values)
-        eps = [float(torch.finfo(tensor.dtype).eps) for tensor in eager if tensor.dtype.is_floating_point]
+        dtypes = {tensor.dtype for tensor in eager} | ({torch.bfloat16} if self.numerics else set())
+        eps = [float(torch.finfo(dtype).eps) for dtype in dtypes if dtype.is_floating_point]
         expected = ExpectedTensors.within(eager, max(eps, default=0.0) ** 0.5)
         return expected.find_problem(self._results(compiled, self.values), expected.allowed)
+
+    @cached_property
+    def reducible(self) -> bool:
+        """Whether it has products whose precision may be reduced."""
+        return bool(self.numerics) and can_reduce(self.frozen().module)
 
     @property
     def returns_inputs(self) -> bool:
@@ -187,6 +198,11 @@ class CapturedGraph:
         functions = [node.target for node in self.graph.graph.nodes if node.op == "call_function"]
         modules = [node.target for node in self.graph.graph.nodes if node.op == "call_module"]
         return [*dict.fromkeys(map(graphs.qualified_name, functions)), *modules]
+
+    @cached_property
+    def _in_reduced_precision(self) -> list[CompiledGraph]:
+        """The graph in eager mode, with its products in each of the reduced precisions that are allowed."""
+        return [self.frozen().reduced(precision) for precision in self.numerics]
 
     @cached_property
     def _in_double_precision(self) -> Any:
@@ -225,6 +241,11 @@ class FrozenGraph:
         """The weights and all else that is in the graph, by name."""
         names = dict.fromkeys(node.target for node in self.module.graph.nodes if node.op == "get_attr")
         return {name: attrgetter(name)(self.module) for name in names}
+
+    def reduced(self, precision: str) -> CompiledGraph:
+        """Returns the graph with its products in a reduced precision, called with all inputs in eager mode."""
+        reduce_products(self.module, precision)
+        return lambda *values: self.module(*(values[i] for i in self.free))
 
     def bind(self, compiled: CompiledGraph, recompile: Callable[[Sequence[Any]], CompiledGraph]) -> CompiledGraph:
         """Returns the compiled graph to be called with all inputs; after a weight changed, calls `recompile` once."""

@@ -34,6 +34,7 @@ from tunewright.torch.inductor.dead_code import pruning
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.overrides import Overrides
 from tunewright.torch.process_state import ProcessState
+from tunewright.torch.reduced_precision import check_names
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.saved_graph import GraphSnapshot
 from tunewright.torch.sizes import SeveralSizes
@@ -60,8 +61,9 @@ candidates took minutes to build, and memory bandwidth shared with other program
 
 
 class CompileOptions(TypedDict, total=False):
-    """Keywords of `torch.compile`."""
+    """Keywords of `torch.compile`, and the reduced precisions that are allowed."""
 
+    numerics: Sequence[str]
     backend: Literal["inductor"]
     mode: str | None
     options: Mapping[str, Any] | None
@@ -96,6 +98,7 @@ class TuningBackend:
             raise SettingsError(f"tune is {tune!r}; write 'background' or 'now'")
         shared = Overrides(overrides)
         self.name, self.graphs = name, 0
+        self.numerics: tuple[str, ...] = ()
         self.pruning = pruning()
         self.graph_resolver = Resolver(session, shared, budget, tunes=tune == "now")
         self.part_resolver = Resolver(session, shared, each, within=self.graph_resolver, tunes=tune == "now")
@@ -118,7 +121,8 @@ class TuningBackend:
     ) -> CompiledGraph:
         """Returns a compiled graph, compiled as PyTorch does by itself where it cannot be tuned."""
         # In the background, training is left alone: to look at a graph takes a copy of its weights and gradients.
-        captured = capture(graph, inputs, training=self.is_training() and self.graph_resolver.tunes)
+        training = self.is_training() and self.graph_resolver.tunes
+        captured = capture(graph, inputs, training=training, numerics=self.numerics)
         if reason := captured.why_untunable:
             return self._leave(captured, reason, options or {})
         self.graphs += 1
@@ -171,7 +175,7 @@ class GraphTuner:
     @classmethod
     def for_request(cls, backend: TuningBackend, graph: Any, inputs: Sequence[Any], request: TuningRequest) -> Self:
         """Returns the tuner of a graph that another process has captured, under the key that it has there."""
-        tuner = cls(backend, CapturedGraph(graph, inputs), dict(request.options))
+        tuner = cls(backend, CapturedGraph(graph, inputs, request.numerics), dict(request.options))
         if not tuner._captured.dynamic and tuner.problem.key != request.key:
             differences = ", ".join(tuner.problem.key.differences(request.key))
             raise BackendError(f"it is another graph in a new process ({differences}); tune it with tune='now'")
@@ -211,6 +215,7 @@ class GraphTuner:
             threads=torch.get_num_threads(),
             state=ProcessState.read(),
             settings=msgspec.to_builtins(settings),
+            numerics=self._captured.numerics,
         )
         try:
             serialization.encode(request)
@@ -273,8 +278,10 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
         mode["gradients"] = ",".join(map(str, captured.learned))
         space = graph_space.make_space(gemms=False, padding=False, freezing=False)
     else:
-        has_gemms = bool(captured.gemms)
-        space = graph_space.make_space(gemms=has_gemms, padding=has_gemms and padding.can_pad(captured))
+        has_gemms, allowed = bool(captured.gemms), captured.numerics if captured.reducible else ()
+        mode |= {"numerics": ",".join(allowed)} if allowed else {}
+        can_pad = has_gemms and padding.can_pad(captured)
+        space = graph_space.make_space(gemms=has_gemms, padding=can_pad, numerics=allowed)
     # With the names of knobs, so that decisions of a release with fewer knobs are made anew, not dropped.
     source = digest(captured.source, *space.names)
     key = Key(NAME, source, Signature(captured.arguments), cpu(), environment.toolchain, mode)
@@ -324,7 +331,9 @@ def compile(
         tune: "background": calls are served as PyTorch compiles them, while a child process tunes; "now": the first
             call waits. By default in the background, and now if a budget is given.
         **compile_options: Keywords of `torch.compile`. `options` are fixed. What the modes of Inductor set competes for
-            every graph; `mode` is for those that are not tuned, such as graphs with random numbers.
+            every graph; `mode` is for those that are not tuned, such as graphs with random numbers. And `numerics`: the
+            reduced precisions that products may have where that is faster, "bfloat16" and "int8" (weights); none
+            by default.
 
     Example:
         >>> model = compile(model, dynamic=False, overrides={"matmul *.qkv": "library"})
@@ -340,6 +349,7 @@ def compile(
     backend = TuningBackend(
         session, overrides=overrides, budget=budget or BUDGET, each=each or EACH, name=name, tune=tune
     )
+    backend.numerics = check_names(compile_options.pop("numerics", ()))
     backend.is_training = lambda: bool(getattr(model, "training", True))
     if mode := compile_options.pop("mode", None):
         backend.untuned_options = graphs.mode_options(mode)

@@ -22,6 +22,7 @@ from tunewright.torch.inductor.compiled_code import LoadedCode
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.process_state import ProcessState, held_state
+from tunewright.torch.reduced_precision import FULL, reduce_products
 from tunewright.torch.resolver import Resolver
 
 log = LazyLogger(__name__)
@@ -86,6 +87,8 @@ class GraphBuilder:
         return FrozenCode(self._captured, frozen, settings, [problem.key.digest, str(config), decided_by])
 
     def _compile_frozen(self, frozen: FrozenGraph, config: Config, compile_module: Any) -> CompiledGraph:
+        if (precision := config.get("precision", FULL)) != FULL:
+            reduce_products(frozen.module, str(precision))
         if config.get("padding"):
             padding.pad(frozen.module, self._parts)
         compiled: CompiledGraph = compile_module(frozen.module, [self._captured.inputs[i] for i in frozen.free])
@@ -97,7 +100,7 @@ class GraphBuilder:
             log.warning("%s: a weight changed after it was frozen: the graph runs in eager mode from now on", name)
             return self._captured.graph  # type: ignore[no-any-return]
         log.warning("%s: a weight changed after it was frozen: the graph is compiled again", name)
-        captured = CapturedGraph(self._captured.graph, arguments)
+        captured = CapturedGraph(self._captured.graph, arguments, self._captured.numerics)
         again = GraphBuilder(captured, self._options, self._resolver, self._parts, self._pruning)
         return again.build(name, problem, config)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.spaces.rule import Knob, Rule
 from tunewright.spaces.space import Space, Variant
+from tunewright.torch.reduced_precision import FULL
 
 EAGER, INDUCTOR = "eager", "inductor"
 LIBRARY, TEMPLATE, CHOSEN = "library", "template", "chosen"
@@ -28,10 +30,10 @@ UNCOMPILED = Config({VARIANT: EAGER})
 """Eager mode, which costs no compilation."""
 
 
-def make_space(*, gemms: bool, padding: bool, freezing: bool = True) -> Space:
+def make_space(*, gemms: bool, padding: bool, freezing: bool = True, numerics: Sequence[str] = ()) -> Space:
     """Returns the space of a graph: with `gemms`, their implementations; with `padding`, sizes that are rounded up.
 
-    Without `freezing`, weights stay inputs, as training needs them.
+    Without `freezing`, weights stay inputs, as training needs them. `numerics` are the reduced precisions allowed.
     """
     knobs = [
         Knob("freezing", [False, True] if freezing else [False]),
@@ -48,6 +50,9 @@ def make_space(*, gemms: bool, padding: bool, freezing: bool = True) -> Space:
     if padding:
         knobs.append(Knob("padding", [False, True]))
         rules.append(Rule("only frozen weights are padded", lambda freezing, padding: freezing or not padding))
+    if numerics:
+        knobs.append(Knob("precision", [FULL, *numerics]))
+        rules.append(Rule("only frozen weights are rounded", lambda freezing, precision: freezing or precision == FULL))
     return Space(variants=[Variant(EAGER), Variant(INDUCTOR, *knobs, rules=rules)])
 
 
@@ -65,25 +70,41 @@ def seeds(space: Space, *, huge: bool) -> tuple[Config, ...]:
     usual = [UNCOMPILED, frozen]
     usual += [frozen.with_value("products", products) for products in (CHOSEN, TEMPLATE)]
     configs = [_complete(space, config) for config in usual]
-    if _has_padding(space):  # templates round up by themselves
+    if _has(space, "padding"):  # templates round up by themselves
         unpadded = [config for config in configs if config.get("products") in (LIBRARY, CHOSEN)]
         configs += [config.with_value("padding", True) for config in unpadded]
     if frozen not in space:  # of training, single changes of the default
         configs += [
             PLAIN.with_value(name, value) for name, value in (("wrapper", "cpp"), ("fusion", 8), ("lanes", 256))
         ]
+    configs += _reduced(space, configs)
     chosen = [config for config in configs if config.get("products") == CHOSEN]
     configs += [config.with_value("wrapper", "cpp") for config in chosen[:1]]
     return tuple(dict.fromkeys(config for config in configs if config in space))
 
 
-def _has_padding(space: Space) -> bool:
-    return any(knob.name == "padding" for variant in space.variants for knob in variant.knobs)
+def _reduced(space: Space, configs: Sequence[Config]) -> list[Config]:
+    """Returns frozen configs in each reduced precision that is allowed: with products of the library, and chosen."""
+    precisions = [value for knob in _knobs(space) if knob.name == "precision" for value in knob.values if value != FULL]
+    frozen = [config for config in configs if config.get("products") in (LIBRARY, CHOSEN) and config["freezing"]]
+    plain = [config for config in frozen if not config.get("padding")]
+    return [config.with_value("precision", precision) for config in plain for precision in precisions]
+
+
+def _knobs(space: Space) -> list[Knob]:
+    return [knob for variant in space.variants for knob in variant.knobs]
+
+
+def _has(space: Space, name: str) -> bool:
+    return any(knob.name == name for knob in _knobs(space))
 
 
 def _complete(space: Space, config: Config) -> Config:
-    """Returns a config with the knob for padding, off, where the space has it."""
-    return Config({**config, "padding": False}) if _has_padding(space) and config[VARIANT] == INDUCTOR else config
+    """Returns a config with the knobs that not every space has, off, where this one has them."""
+    if config[VARIANT] == EAGER:
+        return config
+    off = {"padding": False, "precision": FULL}
+    return Config({**config, **{name: value for name, value in off.items() if _has(space, name)}})
 
 
 def settings(config: Config) -> dict[str, Any]:

@@ -53,6 +53,10 @@ class Errors(NamedTuple):
         """Returns the larger of each."""
         return Errors(*map(max, self, other))
 
+    def limited(self, relative: float) -> Errors:
+        """Returns these errors, limited to what a relative error allows."""
+        return Errors(*map(min, self, (relative, LOCAL_SHARE * relative, relative)))
+
     def at_most(self, other: Errors, times: float) -> Errors:
         """Returns these errors, limited to so many times others."""
         return Errors(*(min(own, times * limit) for own, limit in zip(self, other, strict=True)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from tunewright.spaces.rule import Knob, Rule
 from tunewright.spaces.space import Space
 from tunewright.torch.captured import CapturedGraph, describe_argument
 from tunewright.torch.oracle import ExpectedTensors
+from tunewright.torch.reduced_precision import products_with_weights
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.tensor_sets import CallArguments
 from tunewright.torch.workload import TorchWorkload
@@ -64,7 +65,9 @@ def why_not(weight: Any) -> str:
 def pad(module: Any, resolver: Resolver) -> list[str]:
     """Pads the products of a frozen graph as decided for each; returns the names of those that were padded."""
     padded = []
-    for node, weight, bias in list(_candidates(module)):
+    for node, weight, bias in products_with_weights(module):
+        if why_not(weight):
+            continue
         left = node.args[0].meta.get("example_value")
         if left is None or any(not isinstance(size, int) for size in left.shape):
             continue
@@ -76,18 +79,6 @@ def pad(module: Any, resolver: Resolver) -> list[str]:
     module.graph.lint()
     module.recompile()
     return padded
-
-
-def _candidates(module: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yields the products of a graph that can be padded, with their weights and biases."""
-    for node in module.graph.nodes:
-        if node.op != "call_function" or node.target is not linear or node.kwargs:
-            continue
-        sources = [argument for argument in node.args[1:] if argument is not None]
-        if all(source.op == "get_attr" for source in sources):
-            weight, *rest = (getattr(module, source.target) for source in sources)
-            if not why_not(weight):
-                yield node, weight, rest[0] if rest else None
 
 
 def decide_padding(layer: LinearLayer, resolver: Resolver) -> Decision:

@@ -57,12 +57,15 @@ class TrainingGraph(CapturedGraph):
         return step
 
 
-def capture(graph: Any, inputs: Sequence[Any], *, training: bool) -> CapturedGraph:
-    """Returns a graph as it was captured; with `training`, one that records gradients is a training graph."""
+def capture(graph: Any, inputs: Sequence[Any], *, training: bool, numerics: Sequence[str] = ()) -> CapturedGraph:
+    """Returns a graph as it was captured; with `training`, one that records gradients is a training graph.
+
+    `numerics` are the reduced precisions that are allowed without gradients.
+    """
     tensors = (value for value in inputs if isinstance(value, torch.Tensor))
     records = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     if not (training and records):
-        return CapturedGraph(graph, inputs)
+        return CapturedGraph(graph, inputs, numerics)
     log.warning(
         "a graph is taken for training: gradients count, and weights are not frozen; for inference, call eval() of the "
         "model and torch.no_grad() first"
