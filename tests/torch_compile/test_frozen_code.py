@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 
 import msgspec
 import pytest
@@ -249,6 +250,40 @@ def test_strides_and_empty_tensors_come_back(tmp_path):
     for name, value in values.items():
         assert torch.equal(made[name], value)
         assert made[name].stride() == value.stride()
+
+
+def scaled_by_own_function(x, weight):
+    return (own_function(x) * weight,)
+
+
+@torch.fx.wrap
+def own_function(x):
+    return x + 1
+
+
+class Sparse(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("links", torch.eye(64).to_sparse())
+
+    def forward(self, x):
+        return (torch.sparse.mm(self.links, x),)
+
+
+@pytest.mark.parametrize(
+    ("graph", "inputs", "reason"),
+    [
+        (scaled_by_own_function, [torch.ones(3), nn.Parameter(torch.ones(3), requires_grad=False)], "own_function"),
+        (Sparse(), [torch.ones(64, 3)], "Sparse|strided|file|layout"),
+        (product, [(same := torch.ones(16, 64)), same], "share memory"),
+    ],
+)
+def test_a_graph_that_has_no_file_says_why_and_is_compiled_all_the_same(graph, inputs, reason):
+    captured = CapturedGraph(torch.fx.symbolic_trace(graph), inputs)
+    code = FrozenCode(captured, captured.frozen(), {}, [])
+    assert re.search(reason, code.why_not)
+    assert code.load(recall, huge=False) is None
+    code.save([], {})
 
 
 def test_a_constant_of_an_unknown_kind_is_named():

@@ -67,12 +67,22 @@ class FrozenCode:
     ) -> None:
         self._settings = settings
         self._captured, self._free, self._weights = captured, frozen.free, frozen.constants
+        self._path, self.why_not = Path(), ""
+        try:
+            with reported_failure(lambda: None):
+                self._path = self._find_path(names)
+        except TunewrightError as error:
+            self.why_not = str(error)
+
+    def _find_path(self, names: Sequence[str]) -> Path:
+        """Returns where the file is; raises BackendError if there can be none."""
         folder = compiled_code.cache_folder()
-        self.why_not = _find_obstacle(captured) if folder else "PyTorch is told to keep no compiled code"
-        self._path = Path()
-        if folder and not self.why_not:
-            name = digest(captured.graph.code, _build(), constants.hash_tensors(self._weights), *names)
-            self._path = folder / "tunewright" / f"{name}{SUFFIX}"
+        if folder is None:
+            raise BackendError("PyTorch is told to keep no compiled code")
+        if obstacle := _find_obstacle(self._captured):
+            raise BackendError(obstacle)
+        name = digest(self._captured.graph.code, _build(), constants.hash_tensors(self._weights), *names)
+        return folder / "tunewright" / f"{name}{SUFFIX}"
 
     def load(self, recall: Callable[[Mapping[str, PartDecision]], bool], *, huge: bool) -> CompiledGraph | None:
         """Returns the graph as it was compiled; None if it is not kept, damaged, or not right on the current inputs.
