@@ -76,7 +76,8 @@ def built(payload: Payload, plan: Any, config: dict[str, Any], change: Callable[
                 module = ir.Module.parse(compiler.apply_script(payload.text, script))
                 if not change(ir, module):
                     raise RuntimeError("the program has no place for this change")
-                passes.parse(compiler.lowering_passes(script.options, 1)).run(module.operation)
+                for pipeline in compiler.lowering_passes(script.options, 1):
+                    passes.parse(pipeline).run(module.operation)
                 made = engine(module, 3, [], True, True)
                 made.lookup(payload.name)
                 made.dump_to_object_file(str(unit))

@@ -24,6 +24,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from figures import Goal, Report, parser
 
@@ -32,10 +33,11 @@ from mlir import in_turn
 from tunewright.engine.budget import Budget
 from tunewright.mlir import Mlir, payloads
 from tunewright.mlir.contraction_plans import contraction_plan
+from tunewright.mlir.dot_plans import dot_plan
 from tunewright.mlir.gemm_plans import gemm_plan
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.plan import SchedulePlan
-from tunewright.mlir.row_plans import is_row_reduction, row_plan
+from tunewright.mlir.row_plans import row_plan
 
 GOALS = (
     Goal("batch", ">=", 0.95),
@@ -58,12 +60,13 @@ class Row:
     by_numpy: Callable[..., Any]
     by_torch: Callable[..., Any]
     fused: bool
+    element: str = "f32"
 
 
 def tuned(name: str, payload: Payload, plan: SchedulePlan, function: Callable[..., Any]) -> tw.Tuned:
     """A kernel that workers find by its name in this file."""
     function.__name__ = function.__qualname__ = name
-    numerics = ["side by side"] if any(map(is_row_reduction, payload.operations)) else []
+    numerics = [variant.name for variant in plan.space.variants if variant.numerics]
     return tw.tune(plan.space, backend=Mlir(payload, plan), reference=payload.reference, numerics=numerics)(function)
 
 
@@ -83,6 +86,10 @@ _conv = payloads.conv2d((1, 58, 58, 64), 64, 3, after="relu")
 _softmax = payloads.softmax(1024, 1024)
 _norm = payloads.layer_norm(1024, 1024)
 _attention = payloads.attention(8, 128, 64)
+_bf16 = payloads.matmul(512, 512, 512, element="bf16")
+_bf16_large = payloads.matmul(1024, 1024, 1024, bias=True, after="relu", element="bf16")
+_bf16_batch = payloads.batch_matmul(16, 128, 128, 64, element="bf16")
+_int8 = payloads.matmul(512, 512, 512, element="i8")
 
 bias_gelu = tuned("bias_gelu", _gelu, gemm_plan(_gelu), biased)
 thin_relu = tuned("thin_relu", _relu, gemm_plan(_relu), biased)
@@ -91,6 +98,10 @@ conv_relu = tuned("conv_relu", _conv, contraction_plan(_conv), image)
 softmax = tuned("softmax", _softmax, row_plan(_softmax), rows)
 layer_norm = tuned("layer_norm", _norm, row_plan(_norm), normed)
 attention = tuned("attention", _attention, row_plan(_attention), mixed)
+bf16_product = tuned("bf16_product", _bf16, dot_plan(_bf16), two)
+bf16_relu = tuned("bf16_relu", _bf16_large, dot_plan(_bf16_large), biased)
+bf16_batch_product = tuned("bf16_batch_product", _bf16_batch, dot_plan(_bf16_batch), batched)
+int8_product = tuned("int8_product", _int8, dot_plan(_int8), two)
 
 
 def np_gelu(x: Any) -> Any:
@@ -166,7 +177,88 @@ def listed() -> dict[str, Row]:
             by.scaled_dot_product_attention,
             True,
         ),
+    } | narrow()
+
+
+def narrow() -> dict[str, Row]:
+    """Products of bfloat16 and int8. numpy has no fast ones, so it computes in float32, and rounds bfloat16 again."""
+    import torch
+    from torch import bmm
+
+    def wide(*arrays: Any) -> list[Any]:
+        return [one.astype(np.float32) for one in arrays]
+
+    def rounded(array: Any) -> Any:
+        return array.astype(ml_dtypes.bfloat16)
+
+    square = ((512, 512),) * 2
+    return {
+        "bf16": Row(
+            "bf16 matmul 512",
+            bf16_product,
+            square,
+            lambda a, b: rounded(np.matmul(*wide(a, b))),
+            torch.matmul,
+            False,
+            "bf16",
+        ),
+        "bf16_relu": Row(
+            "bf16 matmul 1024 + bias + relu",
+            bf16_relu,
+            ((1024, 1024), (1024, 1024), (1024,)),
+            lambda a, b, c: rounded(np.maximum(np.matmul(*wide(a, b)) + c.astype(np.float32), 0)),
+            lambda a, b, c: torch.addmm(c, a, b).relu_(),
+            False,
+            "bf16",
+        ),
+        "bf16_batch": Row(
+            "bf16 batch matmul 16x128x128x64",
+            bf16_batch_product,
+            ((16, 128, 64), (16, 64, 128)),
+            lambda a, b: rounded(np.matmul(*wide(a, b))),
+            bmm,
+            False,
+            "bf16",
+        ),
+        "int8": Row(
+            "int8 matmul 512",
+            int8_product,
+            square,
+            lambda a, b: np.matmul(*wide(a, b)).astype(np.int32),
+            torch._int_mm,
+            False,
+            "i8",
+        ),
     }
+
+
+def made(row: Row) -> list[Any]:
+    """The arrays of a row."""
+    rng = np.random.default_rng(0)
+    if row.element == "i8":
+        return [rng.integers(-128, 128, size=shape).astype(np.int8) for shape in row.shapes]
+    floats = [rng.standard_normal(shape, dtype=np.float32) for shape in row.shapes]
+    return [one.astype(ml_dtypes.bfloat16) for one in floats] if row.element == "bf16" else floats
+
+
+def as_tensor(array: Any) -> Any:
+    """The same memory as a tensor; torch does not know the bfloat16 of numpy."""
+    import torch
+
+    if array.dtype != ml_dtypes.bfloat16:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+
+
+def is_close(ours: Any, theirs: Any, element: str) -> bool:
+    """Whether results agree: integers are equal, bfloat16 to two units in the last place of the larger ones."""
+    theirs = theirs.float().numpy() if hasattr(theirs, "float") and element != "i8" else np.asarray(theirs)
+    if element == "i8":
+        return bool((ours == theirs).all())
+    scale = float(np.abs(theirs.astype(np.float32)).max())
+    return np.allclose(
+        ours.astype(np.float32), theirs.astype(np.float32), atol=1e-3 if element == "f32" else scale / 128
+    )
 
 
 def told(row: Row, folder: Path, trials: int, rounds: int) -> dict[str, Any]:
@@ -174,18 +266,17 @@ def told(row: Row, folder: Path, trials: int, rounds: int) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    given = [rng.standard_normal(shape, dtype=np.float32) for shape in row.shapes]
+    given = made(row)
     wanted = row.by_numpy(*given)
-    args = [*given, np.zeros(wanted.shape, np.float32)]
+    args = [*given, np.zeros(wanted.shape, wanted.dtype)]
     row.kernel.using(tw.Session(cache=str(folder), resolution=1.0))
     start = time.perf_counter()
     decision = row.kernel.tune(*args, budget=Budget(trials))
     spent = time.perf_counter() - start
     row.kernel(*args)
-    tensors = [torch.from_numpy(one) for one in given]
+    tensors = [as_tensor(one) for one in given]
     with torch.no_grad():
-        close = [np.allclose(args[-1], one, atol=1e-3) for one in (wanted, row.by_torch(*tensors).numpy())]
+        close = [is_close(args[-1], one, row.element) for one in (wanted, row.by_torch(*tensors))]
         calls = {
             "ours": lambda: row.kernel(*args),
             "numpy": lambda: row.by_numpy(*given),

@@ -16,6 +16,7 @@ from tunewright.mlir import compiler
 from tunewright.mlir.launch import MlirLaunch, load_openmp
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.plan import SchedulePlan
+from tunewright.mlir.processor import USES_TILES, allow_tiles
 from tunewright.mlir.schedule import Schedule
 from tunewright.mlir.script import TransformScript
 from tunewright.model.key import Key
@@ -30,8 +31,8 @@ ScheduleSource = (
 )
 
 _WHITESPACE = re.compile(r'(?P<keep>"(?:\\.|[^"\\])*")|(?:\s|//[^\n]*)+')
-_DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "i8": "int8", "i16": "int16", "i32": "int32",
-          "i64": "int64", "i1": "bool"}  # fmt: skip
+_DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i16": "int16",
+          "i32": "int32", "i64": "int64", "i1": "bool"}  # fmt: skip
 
 
 class Mlir:
@@ -98,7 +99,7 @@ class Mlir:
         text, passes = normalize_mlir(self.payload.text), compiler.lowering_passes(script.options, threads)
         # The code is for this processor, so the processor is part of the name.
         release = _torch_mlir_release(kernel)
-        name = f"{digest(release, text, str(script), passes, *cpu().features, cpu().model)}.so"
+        name = f"{digest(release, text, str(script), *passes, *cpu().features, cpu().model)}.so"
         if cached := artifacts.find_artifact(kernel, name):
             return cached
         source = digest(text, str(self.threads))
@@ -130,6 +131,11 @@ class Mlir:
             lambda content: open_library(content, artifact),
             lambda label: self.build(kernel, label.config, label.signature),
         )
+        if hasattr(library, USES_TILES) and not allow_tiles():
+            raise BackendError(
+                "this kernel uses tile registers (AMX), which the system does not let this process use; tune it here "
+                "again, which leaves them out"
+            )
         return MlirLaunch(library[f"_mlir_ciface_{self.entry}"], kernel.parameters, self.types)
 
     def timer(self, launch: Launch, args: Sequence[Any], threads: int) -> HostTimer:

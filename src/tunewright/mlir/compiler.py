@@ -12,9 +12,10 @@ from typing import Any
 
 from tunewright.errors import BackendError, ScheduleError
 from tunewright.mlir.exponentials import expand_exponentials
+from tunewright.mlir.packed_dots import INLINE, insert_dot_blocks
 from tunewright.mlir.payload import LinalgOp, Payload, PlacedOp
 from tunewright.mlir.prefetch import ACCESSES, insert_prefetches
-from tunewright.mlir.schedule import POLYNOMIAL, PREFETCH, REASSOCIATE
+from tunewright.mlir.schedule import DOT_INSTRUCTIONS, POLYNOMIAL, PREFETCH, REASSOCIATE
 from tunewright.mlir.script import TransformScript
 
 RELEASE = "20261001"
@@ -32,7 +33,7 @@ _LOOPS = (
 )
 # The allocator aligns memory: pointers aligned by arithmetic could alias anything.
 _LLVM = (
-    "{threads}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
+    "{threads}{dots}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
     "convert-vector-to-llvm{{enable-x86}},"  # calls of libm for each element of a vector
     "finalize-memref-to-llvm{{use-aligned-alloc=true}},convert-arith-to-llvm,convert-index-to-llvm,convert-func-to-llvm,"
     "convert-cf-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse"
@@ -73,18 +74,18 @@ def _context() -> Iterator[Any]:
         yield ir
 
 
-def lowering_passes(options: frozenset[str], threads: int) -> str:
-    """Returns the pass pipeline from the scheduled payload to LLVM."""
+def lowering_passes(options: frozenset[str], threads: int) -> tuple[str, str]:
+    """Returns the pass pipelines from the scheduled payload to buffers, and from these to LLVM."""
     sums = f" {REASSOCIATE}" if REASSOCIATE in options else ""
+    # Branches pass tiles on, so both are converted at once.
+    dots = "convert-to-llvm{filter-dialects=cf,x86}," if DOT_INSTRUCTIONS in options else ""
     loops = "func.func(scf-forall-to-for)" if threads == 1 else "func.func(scf-forall-to-parallel)"
     to_threads = "" if threads == 1 else f"convert-scf-to-openmp{{num-threads={threads}}},canonicalize,"
     parts = (
-        _BUFFERS,
-        _MEMORY,
         _LOOPS.format(loops=loops, threads=to_threads),
-        _LLVM.format(threads="" if threads == 1 else "convert-openmp-to-llvm,", sums=sums),
+        _LLVM.format(threads="" if threads == 1 else "convert-openmp-to-llvm,", sums=sums, dots=dots),
     )
-    return f"builtin.module({','.join(parts)})"
+    return f"builtin.module({_BUFFERS},{_MEMORY})", f"builtin.module({','.join(parts)})"
 
 
 def check_payload(payload: str) -> None:
@@ -340,7 +341,12 @@ def compile_object(payload: str, script: TransformScript, path: Path, *, threads
             if any(f'"{PREFETCH}"' in line for step in script.steps for line in step.lines):
                 passes.parse(f"builtin.module({ACCESSES})").run(module.operation)
                 insert_prefetches(ir, module)
-            passes.parse(lowering_passes(script.options, threads)).run(module.operation)
+            to_buffers, to_machine = lowering_passes(script.options, threads)
+            passes.parse(to_buffers).run(module.operation)
+            if DOT_INSTRUCTIONS in script.options:
+                insert_dot_blocks(ir, module)
+                passes.parse(f"builtin.module({INLINE})").run(module.operation)
+            passes.parse(to_machine).run(module.operation)
             built = engine(module, 3, [openmp] if openmp else [], True, True)
             built.lookup(entry_point(payload))  # compiles what is dumped
         except (ir.MLIRError, RuntimeError) as error:

@@ -11,7 +11,7 @@ from tunewright.errors import ScheduleError
 from tunewright.mlir.handles import Handle
 from tunewright.mlir.nest_plans import hoist_accumulators
 from tunewright.mlir.payload import LinalgOp, Payload
-from tunewright.mlir.plan import PlanContext, PlanPart, SchedulePlan, empty_part
+from tunewright.mlir.plan import Parts, PlanContext, PlanPart, SchedulePlan, empty_part
 from tunewright.mlir.processor import FLOAT_BYTES, vector_lanes, vector_registers
 from tunewright.spaces.rule import Knob, Rule
 
@@ -79,19 +79,31 @@ def _right_operand(op: LinalgOp, row: int, column: int) -> int:
 
 
 def contraction_plan(payload: Payload, *, threads: int = 1, reuses: float = REUSES) -> SchedulePlan:
-    """Returns the plan of a fill, a contraction and at most one operation after it: a batch, a convolution.
+    """Returns the plan of `contraction_parts`."""
+    return SchedulePlan(payload, contraction_parts(payload, threads=threads, reuses=reuses))
+
+
+def contraction_parts(payload: Payload, *, threads: int = 1, reuses: float = REUSES, packs_right: bool = True) -> Parts:
+    """Returns the parts for a fill, a contraction and at most one operation after it: a batch, a convolution.
 
     The right operand is copied into panels, which are aligned whatever the arrays are; it may also be read as it is
-    if fewer than `reuses` rows use it. Blocks of a row or of a column come first. Several threads share the outermost
-    loop.
+    if fewer than `reuses` rows use it, and is without `packs_right`. Blocks of a row or of a column come first. Several
+    threads share the outermost loop.
     """
     kinds = [op.kind for op in payload.operations]
     if kinds[:1] != ["linalg.fill"] or not 2 <= len(kinds) <= 3 or kinds[2:] not in ([], ["linalg.generic"]):
         raise ScheduleError("this plan is for linalg.fill, a contraction, and at most one linalg.generic after it")
     loops = ContractionLoops.of(payload.operations[1])
-    packs = [_packed_part(loops)] if _must_pack(loops, reuses) else [empty_part("unpacked"), _packed_part(loops)]
+    packs = (
+        []
+        if not packs_right
+        else [_packed_part(loops)]
+        if _must_pack(loops, reuses)
+        else [empty_part("unpacked"), _packed_part(loops)]
+    )
+    packs = packs or [empty_part("unpacked")]
     nests = [PlanPart(name, partial(_tile, loops=loops, order=name)) for name in ("rows", "columns")]
-    return SchedulePlan(payload, [packs, nests, _register_part(loops, threads)])
+    return [packs, nests, _register_part(loops, threads)]
 
 
 def _must_pack(loops: ContractionLoops, reuses: float) -> bool:
@@ -123,7 +135,7 @@ def _register_part(loops: ContractionLoops, threads: int) -> PlanPart:
         Knob("nr", [*([wide // 4, wide // 2] if (columns or 1) % wide else []), *(wide << i for i in range(3))]),
         Knob("kr", [1, 2, 3, 4, 6, 8, 12, 16, 32]),
     )
-    rules = (
+    rules: tuple[Rule, ...] = (
         Rule(f"mr divides the {rows} rows", lambda mr: (rows or 1) % mr == 0),
         Rule(f"nr divides the {columns} columns", lambda nr: columns % nr == 0),
         Rule(f"kr divides the {terms} terms", lambda kr: terms % kr == 0),
@@ -135,6 +147,8 @@ def _register_part(loops: ContractionLoops, threads: int) -> PlanPart:
         Rule("at most 1024 multiplications are unrolled", lambda mr, nr, kr: mr * nr * kr <= 1024 * wide),
         Rule(f"a panel fits into L2 ({l2 >> 10} KiB)", lambda nr: nr * depth * FLOAT_BYTES <= l2),
     )
+    if all(loops.size(loop) == 1 for loop in loops.around) and rows is not None:
+        rules += (Rule("there is more than one register block", lambda mr, nr: (mr < rows) | (nr < columns)),)
     return PlanPart("registers", partial(_finish, loops=loops, threads=threads), knobs, rules)
 
 

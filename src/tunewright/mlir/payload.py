@@ -44,11 +44,12 @@ class PlacedOp:
 
 @dataclass(frozen=True)
 class PayloadArgument:
-    """An argument of a payload's function: a float32 array."""
+    """An argument of a payload's function: an array, of float32 unless another `element` is given."""
 
     name: str
     shape: tuple[Size, ...]
     written: bool = False
+    element: str = "f32"
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,10 @@ class Payload:
         return next(op for op in self.operations if op.name == name)
 
 
-def type_text(kind: str, shape: Sequence[Size]) -> str:
+def type_text(kind: str, shape: Sequence[Size], element: str = "f32") -> str:
     """Returns a type such as `tensor<8x?xf32>`."""
     sizes = "".join("?x" if size is None else f"{size}x" for size in shape)
-    return f"{kind}<{sizes}f32>"
+    return f"{kind}<{sizes}{element}>"
 
 
 class PayloadBuilder:
@@ -88,48 +89,62 @@ class PayloadBuilder:
         self._lines: list[str] = []
         self._operations: list[LinalgOp] = []
         self._shapes: dict[str, tuple[Size, ...]] = {}
+        self._elements: dict[str, str] = {}
         self._rows = ""
         self._constants: dict[str, str] = {}
 
-    def input(self, name: str, *shape: Size) -> str:
+    def input(self, name: str, *shape: Size, element: str = "f32") -> str:
         """Add an array that is read."""
-        return self._add_argument(PayloadArgument(name, shape))
+        return self._add_argument(PayloadArgument(name, shape, element=element))
 
-    def output(self, name: str, *shape: Size) -> str:
+    def output(self, name: str, *shape: Size, element: str = "f32") -> str:
         """Add the array that is written."""
-        return self._add_argument(PayloadArgument(name, shape, written=True))
+        return self._add_argument(PayloadArgument(name, shape, written=True, element=element))
 
     def _add_argument(self, argument: PayloadArgument) -> str:
-        name, memory, tensor = argument.name, type_text("memref", argument.shape), type_text("tensor", argument.shape)
+        name = self._declare(argument.name, argument.shape, argument.element)
+        memory, tensor = self._type(name, "memref"), self._type(name)
         writable = " writable" if argument.written else ""
         self._lines.append(f"%{name} = bufferization.to_tensor %{name}_m restrict{writable} : {memory} to {tensor}")
         if None in argument.shape and not self._rows:
             self._rows = "%rows"
             self._lines += ["%zeroth = arith.constant 0 : index", f"%rows = memref.dim %{name}_m, %zeroth : {memory}"]
         self._arguments.append(argument)
-        self._shapes[name] = argument.shape
         return name
 
-    def constant(self, value: float) -> str:
-        """Returns the name of a constant; equal ones are written once."""
+    def _declare(self, name: str, shape: tuple[Size, ...], element: str) -> str:
+        self._shapes[name], self._elements[name] = shape, element
+        return name
+
+    def element(self, name: str) -> str:
+        """Returns the type of a value's elements."""
+        return self._elements[name]
+
+    def _type(self, name: str, kind: str = "tensor") -> str:
+        """Returns the type of a value."""
+        return type_text(kind, self._shapes[name], self._elements[name])
+
+    def constant(self, value: float, element: str = "f32") -> str:
+        """Returns the name of a constant, a float32 or an integer; equal ones are written once."""
         text = f"{value:.12e}" if abs(value) != float("inf") else ("0xFF800000" if value < 0 else "0x7F800000")
+        text = f"{text} : f32" if element == "f32" else f"{int(value)} : {element}"
         if text not in self._constants:
             self._constants[text] = f"%k{len(self._constants)}"
         return self._constants[text]
 
-    def empty(self, name: str, *shape: Size) -> str:
+    def empty(self, name: str, *shape: Size, element: str = "f32") -> str:
         """Add an uninitialized tensor."""
         sizes = self._rows if None in shape else ""
-        self._lines.append(f"%{name} = tensor.empty({sizes}) : {type_text('tensor', shape)}")
-        self._shapes[name] = shape
+        self._declare(name, shape, element)
+        self._lines.append(f"%{name} = tensor.empty({sizes}) : {self._type(name)}")
         return name
 
     def fill(self, name: str, into: str, value: float = 0.0) -> str:
         """Add a fill of `into` with one value."""
-        kind = type_text("tensor", self._shapes[into])
-        constant = self.constant(value)
-        self._lines.append(f"%{name} = linalg.fill ins({constant} : f32) outs(%{into} : {kind}) -> {kind}")
-        self._shapes[name] = self._shapes[into]
+        kind, element = self._type(into), self._elements[into]
+        constant = self.constant(value, element)
+        self._lines.append(f"%{name} = linalg.fill ins({constant} : {element}) outs(%{into} : {kind}) -> {kind}")
+        self._declare(name, self._shapes[into], element)
         loops = tuple(f"d{i}" for i in range(len(self._shapes[name])))
         self._operations.append(
             LinalgOp(name, loops, frozenset(), (), (name, ",".join(loops)), self._shapes[name], "linalg.fill")
@@ -139,33 +154,42 @@ class PayloadBuilder:
     def named(self, name: str, op: str, loops: str, reads: Mapping[str, str], into: tuple[str, str]) -> str:
         """Add a named contraction of linalg, such as `linalg.matmul`; upper-case loops are reductions."""
         out, index = into
-        kinds = ", ".join(type_text("tensor", self._shapes[operand]) for operand in reads)
-        kind = type_text("tensor", self._shapes[out])
+        kinds, kind = ", ".join(map(self._type, reads)), self._type(out)
         values = ", ".join(f"%{operand}" for operand in reads)
         self._lines.append(f"%{name} = {op} ins({values} : {kinds}) outs(%{out} : {kind}) -> {kind}")
-        self._shapes[name] = self._shapes[out]
+        self._declare(name, self._shapes[out], self._elements[out])
         self._add_op(name, loops, {**reads, out: index}, index, op)
         return name
 
     def generic(self, name: str, loops: str, reads: Mapping[str, str], into: tuple[str, str], body: OpBody) -> str:
-        """Add a `linalg.generic`: `body` computes the result from the operands; upper-case loops are reductions."""
+        """Add a `linalg.generic`: `body` computes the result from the operands; upper-case loops are reductions.
+
+        It computes in float32; narrower floats are widened before it, and its result is rounded after it.
+        """
         out, index = into
         order = [loop for loop in loops.split(",") if loop]
         maps = [f"affine_map<({loops.lower()})->({text})>" for text in [*reads.values(), index]]
         iterators = ", ".join('"reduction"' if loop.isupper() else '"parallel"' for loop in order)
-        types, kind = [type_text("tensor", self._shapes[arg]) for arg in reads], type_text("tensor", self._shapes[out])
+        types, kind, element = list(map(self._type, reads)), self._type(out), self._elements[out]
         ins = f"ins({', '.join(f'%{operand}' for operand in reads)} : {', '.join(types)}) " if reads else ""
-        lines, result = body.lines(self, [f"%in{i}" for i in range(len(reads))], "%was")
-        parameters = ", ".join([*(f"%in{i}: f32" for i in range(len(reads))), "%was: f32"])
+        given = {f"%in{i}": self._elements[arg] for i, arg in enumerate(reads)}
+        wide = {name: name if kind == "f32" else f"{name}_wide" for name, kind in given.items()}
+        lines, result = body.lines(self, list(wide.values()), "%was")
+        lines = [
+            f"{wide[name]} = arith.extf {name} : {kind} to f32" for name, kind in given.items() if kind != "f32"
+        ] + lines
+        if element != "f32":
+            lines, result = [*lines, f"%rounded = arith.truncf {result} : f32 to {element}"], "%rounded"
+        parameters = ", ".join([*(f"{name}: {kind}" for name, kind in given.items()), f"%was: {element}"])
         self._lines += [
             f"%{name} = linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{iterators}]}} "
             f"{ins}outs(%{out} : {kind}) {{",
             f"  ^bb0({parameters}):",
             *(f"    {line}" for line in lines),
-            f"    linalg.yield {result} : f32",
+            f"    linalg.yield {result} : {element}",
             f"}} -> {kind}",
         ]
-        self._shapes[name] = self._shapes[out]
+        self._declare(name, self._shapes[out], element)
         self._add_op(name, loops, {**reads, out: index} if body.reads_result else dict(reads), index)
         return name
 
@@ -187,9 +211,9 @@ class PayloadBuilder:
     def finish(self, result: str, reference: Callable[..., Any], **sizes: int) -> Payload:
         """Returns the payload that stores `result` in the output array."""
         out = next(argument for argument in self._arguments if argument.written)
-        tensor, memory = type_text("tensor", out.shape), type_text("memref", out.shape)
-        heads = ", ".join(f"%{arg.name}_m: {type_text('memref', arg.shape)}" for arg in self._arguments)
-        constants = [f"{name} = arith.constant {text} : f32" for text, name in self._constants.items()]
+        tensor, memory = self._type(out.name), self._type(out.name, "memref")
+        heads = ", ".join(f"%{arg.name}_m: {self._type(arg.name, 'memref')}" for arg in self._arguments)
+        constants = [f"{name} = arith.constant {text}" for text, name in self._constants.items()]
         lines = [
             *constants,
             *self._lines,

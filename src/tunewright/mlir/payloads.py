@@ -41,6 +41,38 @@ def _np_after(x: Any, after: str) -> Any:
     return x
 
 
+_RESULTS = {"f32": "f32", "bf16": "bf16", "i8": "i32"}
+"""The elements of products with their results. Products of bfloat16 are added up in float32, those of int8 in int32."""
+
+
+def _check_element(element: str, *after: object) -> None:
+    if element not in _RESULTS:
+        raise BackendError(f"`element` is one of {', '.join(_RESULTS)}, not {element!r}")
+    if element == "i8" and any(after):
+        raise BackendError("a product of i8 is i32, without a bias or an activation; leave out `bias` and `after`")
+
+
+def _sums(w: PayloadBuilder, out: str, shape: tuple[Size, ...], element: str) -> str:
+    """Returns zeros to add a product to: in the result itself, unless it is narrower than its sums."""
+    return w.fill("zero", w.empty("sums", *shape) if element == "bf16" else out)
+
+
+def _finish_product(w: PayloadBuilder, mm: str, out: str, loops: str, after: str, bias: bool) -> str:
+    """Add what follows a product; one of bfloat16 is rounded to its result at the end."""
+    if w.element(out) != "bf16":
+        return _epilogue(w, mm, loops, after, bias)
+    last = loops.rpartition(",")[2]
+    body = OpBody(lambda e, x, o: _EPILOGUES[after](e, e("addf", x[0], x[1]) if bias else x[0]))
+    return w.generic("after", loops, {mm: loops} | ({"bias": last} if bias else {}), (out, loops), body)
+
+
+def _np_product(a: Any, b: Any) -> Any:
+    """Returns the product; of integers exactly, as int32."""
+    if a.dtype.kind == "i":
+        return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int32)
+    return a @ b
+
+
 def _epilogue(w: PayloadBuilder, mm: str, loops: str, after: str, bias: bool) -> str:
     """Add the bias of each column and the activation, in place."""
     if not after and not bias:
@@ -55,20 +87,25 @@ def _check_epilogue(after: str) -> None:
         raise BackendError(f"`after` is one of {', '.join(filter(None, _EPILOGUES))} or nothing, not {after!r}")
 
 
-def matmul(m: Size, n: int, k: int, *, bias: bool = False, after: str = "") -> Payload:
-    """Returns the payload c = after(a b + bias); with m None, for any number of rows."""
+def matmul(m: Size, n: int, k: int, *, bias: bool = False, after: str = "", element: str = "f32") -> Payload:
+    """Returns the payload c = after(a b + bias); with m None, for any number of rows.
+
+    Arrays are of `element`: f32, bf16, or i8, whose product is i32.
+    """
     _check_epilogue(after)
+    _check_element(element, after, bias)
     w = PayloadBuilder("matmul")
-    a, b = w.input("a", m, k), w.input("b", k, n)
+    a, b = w.input("a", m, k, element=element), w.input("b", k, n, element=element)
     if bias:
-        w.input("bias", n)
-    out = w.fill("zero", w.output("c", m, n))
-    mm = w.named("product", "linalg.matmul", "i,j,K", {a: "i,k", b: "k,j"}, (out, "i,j"))
+        w.input("bias", n, element=element)
+    out = w.output("c", m, n, element=_RESULTS[element])
+    into = _sums(w, out, (m, n), element)
+    mm = w.named("product", "linalg.matmul", "i,j,K", {a: "i,k", b: "k,j"}, (into, "i,j"))
 
     def plain(a: Any, b: Any) -> Any:
-        return _np_after(a @ b, after)
+        return _np_after(_np_product(a, b), after)
 
-    result = _epilogue(w, mm, "i,j", after, bias)
+    result = _finish_product(w, mm, out, "i,j", after, bias)
     sizes = {"N": n, "K": k} if m is None else {"M": m, "N": n, "K": k}
     return w.finish(result, _biased(after) if bias else plain, **sizes)
 
@@ -80,19 +117,20 @@ def _biased(after: str) -> Callable[..., Any]:
     return reference
 
 
-def batch_matmul(batch: Size, m: int, n: int, k: int, *, after: str = "") -> Payload:
-    """Returns a batched matmul; with batch None, for any batch size."""
+def batch_matmul(batch: Size, m: int, n: int, k: int, *, after: str = "", element: str = "f32") -> Payload:
+    """Returns a batched matmul of `element`, as in `matmul`; with batch None, for any batch size."""
     _check_epilogue(after)
+    _check_element(element, after)
     w = PayloadBuilder("batch_matmul")
-    a, b = w.input("a", batch, m, k), w.input("b", batch, k, n)
-    out = w.fill("zero", w.output("c", batch, m, n))
-    reads = {a: "b,i,k", b: "b,k,j"}
-    mm = w.named("product", "linalg.batch_matmul", "b,i,j,K", reads, (out, "b,i,j"))
+    a, b = w.input("a", batch, m, k, element=element), w.input("b", batch, k, n, element=element)
+    out = w.output("c", batch, m, n, element=_RESULTS[element])
+    into, reads = _sums(w, out, (batch, m, n), element), {a: "b,i,k", b: "b,k,j"}
+    mm = w.named("product", "linalg.batch_matmul", "b,i,j,K", reads, (into, "b,i,j"))
 
     def reference(a: Any, b: Any) -> Any:
-        return _np_after(a @ b, after)
+        return _np_after(_np_product(a, b), after)
 
-    return w.finish(_epilogue(w, mm, "b,i,j", after, bias=False), reference, M=m, N=n, K=k)
+    return w.finish(_finish_product(w, mm, out, "b,i,j", after, bias=False), reference, M=m, N=n, K=k)
 
 
 def conv2d(shape: tuple[Size, int, int, int], filters: int, side: int = 3, *, after: str = "") -> Payload:

@@ -16,6 +16,12 @@ POLYNOMIAL = "polynomial-exp"
 PREFETCH = "prefetch_next"
 """Attribute of a loop that prefetches the next iteration of the loop around it; the lowering inserts it."""
 
+DOT_TILES, DOT_VECTORS, INTERLEAVE = "dot_tiles", "dot_vectors", "interleave_terms"
+"""Attributes of a product that is computed by dot-product instructions on tiles or vectors, and of the copy for it; the
+lowering replaces both, and without it they are loops."""
+
+DOT_INSTRUCTIONS = "dot-instructions"
+"""Option of the lowering that replaces what has these attributes."""
 
 CLEANUP_PATTERNS = ("canonicalization", "linalg.tiling_canonicalization")
 """Patterns that simplify the result of a step."""
@@ -216,6 +222,14 @@ class Schedule(PackingSteps):
         """Mark a loop over a row: while it runs, the next row of every array is prefetched."""
         held = self.check_handle("prefetch", loop, "loop")
         self.add("prefetch", f'transform.annotate {held} "{PREFETCH}" : {held.type}')
+
+    def mark_dot(self, op: Handle, attribute: str) -> None:
+        """Mark a product for dot-product instructions, or the copy that puts its terms into groups."""
+        held = self.check_handle("mark_dot", op, "op")
+        if attribute not in (DOT_TILES, DOT_VECTORS, INTERLEAVE):
+            self.reject("mark_dot", f"the attribute is one of {DOT_TILES}, {DOT_VECTORS} and {INTERLEAVE}")
+        self.options.add(DOT_INSTRUCTIONS)
+        self.add("mark_dot", f'transform.annotate {held} "{attribute}" : {held.type}')
 
     def cleanup(self, *patterns: str) -> None:
         """Apply patterns and CSE to the whole function; by default the canonicalization patterns."""

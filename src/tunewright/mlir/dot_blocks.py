@@ -1,0 +1,281 @@
+"""Texts of functions that compute blocks of products by dot-product instructions: in tiles (AMX) or in vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+LANES = 16
+"""Rows of a tile, and sums in a row of it or in a vector."""
+
+GROUP_BITS = 32
+"""Bits of the terms that an instruction adds up to one sum."""
+
+BITS = {"bf16": 16, "i8": 8}
+"""Elements that there are such instructions for, with their bits."""
+
+SUMS = {"bf16": "f32", "i8": "i32"}
+"""The types of their sums."""
+
+
+@dataclass(frozen=True)
+class DotBlock:
+    """A block of a product: c[row, panel, column] += a[row, group, term] b[panel, group, column, term].
+
+    `types` are those of the memrefs; one without rows, or without panels, has only one. A group is as many terms as one
+    sum of an instruction takes: 2 of bf16, 4 of int8. With `clears`, c starts from zero.
+    """
+
+    name: str
+    types: tuple[str, str, str]
+    rows: int
+    panels: int
+    groups: int
+    element: str
+    has_rows: bool = True
+    has_panels: bool = True
+    clears: bool = False
+
+    @property
+    def terms(self) -> int:
+        """Terms of a group."""
+        return GROUP_BITS // BITS[self.element]
+
+    @property
+    def sums(self) -> str:
+        """The type of the sums."""
+        return SUMS[self.element]
+
+    def left(self, row: int, group: str) -> str:
+        """Returns the place of a group in a row of a."""
+        return f"%a[{f'%n{row}, ' if self.has_rows else ''}{group}, %n0]"
+
+    def right(self, panel: int, group: str) -> str:
+        """Returns the place of a group in a panel of b."""
+        return f"%b[{f'%n{panel}, ' if self.has_panels else ''}{group}, %n0, %n0]"
+
+    def result(self, row: int, panel: int) -> str:
+        """Returns the place of a row of a panel of c."""
+        rows, panels = f"%n{row}, " if self.has_rows else "", f"%n{panel}, " if self.has_panels else ""
+        return f"%c[{rows}{panels}%n0]"
+
+    def function(self, lines: Sequence[str]) -> str:
+        """Returns a private function of the three arrays."""
+        numbers = {0, 1, LANES, self.groups, self.groups // LANES * LANES, *range(self.rows), *range(self.panels)}
+        constants = [f"%n{number} = arith.constant {number} : index" for number in sorted(numbers)]
+        return _function(self.name, dict(zip("abc", self.types, strict=True)), [*constants, *lines])
+
+
+def _function(name: str, arguments: dict[str, str], lines: Sequence[str]) -> str:
+    heads = ", ".join(f"%{argument}: {kind}" for argument, kind in arguments.items())
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"func.func private @{name}({heads}) {{\n{body}\n  return\n}}\n"
+
+
+def _row_tiles(rows: int) -> list[tuple[int, int]]:
+    """Returns the first row and the number of rows of each tile, which are about equal."""
+    count = -(-rows // LANES)
+    starts = [rows * i // count for i in range(count + 1)]
+    return [(start, end - start) for start, end in pairwise(starts)]
+
+
+def _strides(array: str, kind: str, element: str, rank: int) -> str:
+    """Returns the operation that names the strides of an array."""
+    sizes, strides = ([f"%{array}_{what}{i}" for i in range(rank)] for what in ("size", "stride"))
+    results = ", ".join([f"memref<{element}>", *["index"] * (1 + 2 * rank)])
+    names = ", ".join([f"%{array}_base, %{array}_offset", *sizes, *strides])
+    return f"{names} = memref.extract_strided_metadata %{array} : {kind} -> {results}"
+
+
+def _flattened(array: str, kind: str, shape: Sequence[int], element: str) -> tuple[list[str], str]:
+    """Returns the operations that join the last two dimensions, as `%a_flat` or `%b_flat`, and the type of that."""
+    *around, width, terms = shape
+    rank, size = len(shape), width * terms
+    sizes = [*map(str, around), str(size)]
+    strides = [*(f"%{array}_stride{i}" for i in range(rank - 2)), "1"]
+    unknown = ", ".join(["?"] * len(around) + ["1"])
+    plain = f"memref<{'x'.join(sizes)}x{element}, strided<[{unknown}], offset: ?>>"
+    return [
+        _strides(array, kind, element, rank),
+        f"%{array}_flat = memref.reinterpret_cast %{array}_base to offset: [%{array}_offset], "
+        f"sizes: [{', '.join(sizes)}], strides: [{', '.join(strides)}] : memref<{element}> to {plain}",
+    ], plain
+
+
+def tile_block(block: DotBlock) -> str:
+    """Returns the function that computes a block in tiles: sums stay in tile registers over all terms."""
+    rows, whole = _row_tiles(block.rows), block.groups // LANES * LANES
+    sums = [(i, j) for i in range(len(rows)) for j in range(block.panels)]
+    kinds = {i: f"!x86.amx.tile<{count}x{LANES}x{block.sums}>" for i, (_, count) in enumerate(rows)}
+    lines = [
+        _strides("a", block.types[0], block.element, 2 + block.has_rows),
+        _strides("b", block.types[1], block.element, 3 + block.has_panels),
+        _strides("c", block.types[2], block.sums, 1 + block.has_rows + block.has_panels),
+    ]
+    places = {(i, j): block.result(rows[i][0], j) for i, j in sums}
+    for i, j in sums:
+        start = "zero" if block.clears else f"load {places[i, j]}, %c_stride0 : {block.types[2]} into"
+        lines.append(f"%sum{i}_{j} = x86.amx.tile_{start}{' :' if block.clears else ''} {kinds[i]}")
+    last = {at: f"%sum{at[0]}_{at[1]}" for at in sums}
+    if whole:
+        types = ", ".join(kinds[i] for i, _ in sums)
+        carried = ", ".join(f"%at{i}_{j} = {last[i, j]}" for i, j in sums)
+        lines += [
+            f"%looped:{len(sums)} = scf.for %k = %n0 to %n{whole} step %n{LANES} iter_args({carried}) -> ({types}) {{",
+            *_tile_products(block, ("%k", LANES), {at: f"%at{at[0]}_{at[1]}" for at in sums}, "in"),
+            f"scf.yield {', '.join(f'%in{i}_{j}' for i, j in sums)} : {types}",
+            "}",
+        ]
+        last = {at: f"%looped#{number}" for number, at in enumerate(sums)}
+    if block.groups > whole:
+        lines += _tile_products(block, (f"%n{whole}", block.groups - whole), last, "end")
+        last = {at: f"%end{at[0]}_{at[1]}" for at in sums}
+    lines += [
+        f"x86.amx.tile_store {places[at]}, {last[at]}, %c_stride0 : {block.types[2]}, {kinds[at[0]]}" for at in sums
+    ]
+    return block.function(lines)
+
+
+def _tile_products(block: DotBlock, groups: tuple[str, int], sums: dict[tuple[int, int], str], name: str) -> list[str]:
+    """Returns the loads and multiplications of some groups of terms: the first one, and how many; results by name."""
+    (group, count), rows = groups, _row_tiles(block.rows)
+    right, stride = f"!x86.amx.tile<{count}x{LANES * block.terms}x{block.element}>", f"%b_stride{int(block.has_panels)}"
+    letter = "f" if block.sums == "f32" else "i"
+    lines = [
+        f"%{name}_b{j} = x86.amx.tile_load {block.right(j, group)}, {stride} : {block.types[1]} into {right}"
+        for j in range(block.panels)
+    ]
+    for i, (start, high) in enumerate(rows):
+        left = f"!x86.amx.tile<{high}x{count * block.terms}x{block.element}>"
+        total = f"!x86.amx.tile<{high}x{LANES}x{block.sums}>"
+        lines.append(
+            f"%{name}_a{i} = x86.amx.tile_load {block.left(start, group)}, %a_stride0 : {block.types[0]} into {left}"
+        )
+        lines += [
+            f"%{name}{i}_{j} = x86.amx.tile_mul{letter} %{name}_a{i}, %{name}_b{j}, {sums[i, j]} : "
+            f"{left}, {right}, {total}"
+            for j in range(block.panels)
+        ]
+    return lines
+
+
+def vector_block(block: DotBlock) -> str:
+    """Returns the function that computes a block in vectors: sums stay in registers over all terms.
+
+    The instruction for int8 multiplies unsigned by signed numbers, so 128 is added to those of a; that many times the
+    sum of each column of b is subtracted at the end.
+    """
+    sums = [(i, j) for i in range(block.rows) for j in range(block.panels)]
+    kind, signed = f"vector<{LANES}x{block.sums}>", block.element == "i8"
+    zero = "0" if signed else "0.0"
+    shape = [*([block.panels] if block.has_panels else []), block.groups, LANES, block.terms]
+    flat, panels = _flattened("b", block.types[1], shape, block.element)
+    lines = [
+        *flat,
+        f"%zeros = arith.constant dense<{zero}> : {kind}",
+        "%flip = arith.constant -2139062144 : i32",
+        f"%half = arith.constant dense<-128> : vector<{LANES * block.terms}xi8>",
+    ]
+    if not block.clears:
+        lines += [f"%sum{i}_{j} = vector.load {block.result(i, j)} : {block.types[2]}, {kind}" for i, j in sums]
+    first = {(i, j): "%zeros" if block.clears else f"%sum{i}_{j}" for i, j in sums}
+    first |= {(-1, j): "%zeros" for j in range(block.panels) if signed}
+    names = {at: f"{at[0]}_{at[1]}".replace("-1", "half") for at in first}
+    carried = ", ".join(f"%at{names[at]} = {value}" for at, value in first.items())
+    types = ", ".join([kind] * len(first))
+    lines += [
+        f"%looped:{len(first)} = scf.for %k = %n0 to %n{block.groups} step %n1 iter_args({carried}) -> ({types}) {{",
+        *_vector_products(block, panels, names),
+        f"scf.yield {', '.join(f'%in{name}' for name in names.values())} : {types}",
+        "}",
+    ]
+    results = {at: f"%looped#{number}" for number, at in enumerate(first)}
+    for i, j in sums:
+        value = results[i, j]
+        if signed:
+            lines.append(f"%right{i}_{j} = arith.subi {value}, {results[-1, j]} : {kind}")
+            value = f"%right{i}_{j}"
+        lines.append(f"vector.store {value}, {block.result(i, j)} : {block.types[2]}, {kind}")
+    return block.function(lines)
+
+
+def _vector_products(block: DotBlock, panels: str, names: dict[tuple[int, int], str]) -> list[str]:
+    """Returns the loads and multiplications of one group of terms; `panels` is the type of b as rows of vectors."""
+    wide = f"vector<{LANES * block.terms}x{block.element}>"
+    lines = []
+    for j in range(block.panels):
+        place = block.right(j, "%k").replace("%b[", "%b_flat[").replace(", %n0, %n0]", ", %n0]")
+        lines.append(f"%b{j} = vector.load {place} : {panels}, {wide}")
+    for i in range(-1 if block.element == "i8" else 0, block.rows):
+        left = "%half"
+        if i >= 0:
+            lines += _repeated(block, i)
+            left = f"%a{i}"
+        for j in range(block.panels):
+            name = names[i, j]
+            lines.append(f"%in{name} = {_dot(block, (f'%at{name}', left, f'%b{j}'), wide)}")
+    return lines
+
+
+def _repeated(block: DotBlock, row: int) -> list[str]:
+    """Returns the load of a group of a row of a, repeated over a vector."""
+    group, wide = f"vector<{block.terms}x{block.element}>", f"vector<{LANES * block.terms}x{block.element}>"
+    lines = [
+        f"%group{row} = vector.load {block.left(row, '%k')} : {block.types[0]}, {group}",
+        f"%bits{row} = vector.bitcast %group{row} : {group} to vector<1xi32>",
+        f"%word{row} = vector.extract %bits{row}[0] : i32 from vector<1xi32>",
+    ]
+    word = f"%word{row}"
+    if block.element == "i8":
+        lines.append(f"%raised{row} = arith.xori {word}, %flip : i32")
+        word = f"%raised{row}"
+    return [
+        *lines,
+        f"%words{row} = vector.broadcast {word} : i32 to vector<{LANES}xi32>",
+        f"%a{row} = vector.bitcast %words{row} : vector<{LANES}xi32> to {wide}",
+    ]
+
+
+def _dot(block: DotBlock, operands: tuple[str, str, str], wide: str) -> str:
+    """Returns the instruction that adds the sums of products of groups."""
+    kind = f"vector<{LANES}x{block.sums}>"
+    if block.element == "bf16":
+        return f"x86.avx512.dot {', '.join(operands)} : {wide} -> {kind}"
+    types = f"({kind}, {wide}, {wide}) -> {kind}"
+    return f'llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"({", ".join(operands)}) : {types}'
+
+
+def interleaving(name: str, types: tuple[str, str], shape: Sequence[int], element: str) -> str:
+    """Returns the function that copies [..., group, term, panel, column] into [..., panel, group, column, term]."""
+    *around, panels, groups, width, terms = shape
+    row, size = f"vector<{width}x{element}>", width * terms
+    rank = len(around)
+    numbers = sorted({0, 1, panels, groups, *range(terms), *around})
+    outside = "".join(f"%o{i}, " for i in range(rank))
+    flat, plain = _flattened("b", types[1], shape, element)
+    lines = [f"%n{number} = arith.constant {number} : index" for number in numbers]
+    lines += [
+        *flat,
+        *(f"scf.for %o{i} = %n0 to %n{count} step %n1 {{" for i, count in enumerate(around)),
+        f"scf.for %g = %n0 to %n{groups} step %n1 {{",
+        f"scf.for %p = %n0 to %n{panels} step %n1 {{",
+        *(f"%row{i} = vector.load %a[{outside}%g, %n{i}, %p, %n0] : {types[0]}, {row}" for i in range(terms)),
+    ]
+    rows = [f"%row{i}" for i in range(terms)]
+    while len(rows) > 1:  # each with the one half of them further on, so that terms end up in order
+        half, kind = len(rows) // 2, f"vector<{size // len(rows)}x{element}>"
+        for i in range(half):
+            lines.append(
+                f"%mixed{half}_{i} = vector.interleave {rows[i]}, {rows[i + half]} : {kind} -> "
+                f"vector<{2 * size // len(rows)}x{element}>"
+            )
+        rows = [f"%mixed{half}_{i}" for i in range(half)]
+    lines.append(f"vector.store {rows[0]}, %b_flat[{outside}%p, %g, %n0] : {plain}, vector<{size}x{element}>")
+    return _function(name, dict(zip("ab", types, strict=True)), [*lines, *["}"] * (rank + 2)])
+
+
+def can_interleave(shape: Sequence[int], element: str) -> bool:
+    """Returns whether the last dimensions of a copy are a panel of groups."""
+    *_, width, terms = shape
+    return len(shape) >= 4 and width == LANES and terms * BITS.get(element, 0) == GROUP_BITS

@@ -1,0 +1,207 @@
+"""Plan for products of bfloat16 and int8: by dot-product instructions where the processor has them, else widened."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tunewright.backends.host import cpu
+from tunewright.errors import ScheduleError
+from tunewright.mlir.contraction_plans import contraction_parts
+from tunewright.mlir.dot_blocks import BITS, GROUP_BITS, LANES
+from tunewright.mlir.handles import Handle
+from tunewright.mlir.payload import Payload
+from tunewright.mlir.plan import Parts, PlanContext, PlanPart, SchedulePlan
+from tunewright.mlir.processor import (
+    ELEMENT_BYTES,
+    TILE_REGISTERS,
+    has_dot_tiles,
+    has_dot_vectors,
+    vector_registers,
+)
+from tunewright.mlir.schedule import DOT_TILES, DOT_VECTORS, INTERLEAVE, Schedule
+from tunewright.spaces.rule import Knob, Rule
+
+PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
+
+MOST_ROWS = 96
+"""The most rows of a block; more gain nothing, as tiles have 16 and there are 8."""
+
+
+def dot_plan(payload: Payload, *, threads: int = 1) -> SchedulePlan:
+    """Returns the plan of a product of bfloat16 or int8 of known sizes, with at most one operation after it.
+
+    "tiles" are those of AMX, "dots" the instructions on vectors. For both, b is copied into panels of 16 columns, with
+    the terms that an instruction adds up next to each other; a is read as it is. They add up bfloat16 in another order.
+    The other structures widen elements to float32 or int32, and run on any processor.
+    """
+    kinds, element = [op.kind for op in payload.operations], _element(payload)
+    if kinds[:1] != ["linalg.fill"] or kinds[1:2] not in ([kind] for kind in PRODUCTS) or len(kinds) > 3:
+        raise ScheduleError(f"this plan is for linalg.fill, one of {', '.join(PRODUCTS)}, and one operation after it")
+    if element not in BITS:
+        raise ScheduleError(
+            f"this plan is for products of {' and '.join(BITS)}, not of {element or 'unknown elements'}"
+        )
+    sequences: list[Parts] = []
+    known = None not in payload.operations[1].sizes
+    for name, mark, available in (("tiles", DOT_TILES, has_dot_tiles), ("dots", DOT_VECTORS, has_dot_vectors)):
+        if known and available(element):
+            sequences.append(_dot_parts(payload, name, mark, threads))
+    widened: list[Parts] = []
+    if known:
+        widened.append(contraction_parts(payload, threads=threads, packs_right=False))
+    if threads == 1:
+        widened.append([PlanPart("as written", lambda context: context.schedule.bufferize(), fuses=False)])
+    return SchedulePlan(payload, *sequences, *widened)
+
+
+def _element(payload: Payload) -> str:
+    """Returns the element of the arrays that are multiplied."""
+    return payload.arguments[0].element if payload.arguments else ""
+
+
+def _sizes(payload: Payload) -> tuple[int, int, int]:
+    """Returns the rows, columns and terms of the product."""
+    rows, columns, terms = payload.operations[1].sizes[-3:]
+    return rows or 1, columns or 1, terms or 1
+
+
+def _dot_parts(payload: Payload, name: str, mark: str, threads: int) -> Parts:
+    exact = _element(payload) == "i8"
+    nests = [
+        PlanPart(f"{name} rows", partial(_schedule, mark=mark, threads=threads), numerics=not exact),
+        _column_part(
+            payload, PlanPart(f"{name} columns", partial(_schedule, mark=mark, threads=threads), numerics=not exact)
+        ),
+    ]
+    return [nests, _block_part(payload, mark)]
+
+
+def _column_part(payload: Payload, part: PlanPart) -> PlanPart:
+    """Blocks of columns, whose panels stay in a cache while all rows pass."""
+    _, columns, terms = _sizes(payload)
+    l2, size, padded = cpu().limits.get("l2", 1 << 20), ELEMENT_BYTES[_element(payload)], columns + -columns % LANES
+    rules = (
+        Rule("a column block is made of several register blocks", lambda nc, nr: (nc % nr == 0) & (nc > nr)),
+        Rule("there is more than one column block, of one size", lambda nc: (padded % nc == 0) & (nc < padded)),
+        Rule(f"the columns of b in a block fit into L2 ({l2 >> 10} KiB)", lambda nc: nc * terms * size <= l2),
+    )
+    return PlanPart(part.name, part.steps, (Knob("nc", [64, 128, 256, 512, 1024]),), rules, part.numerics)
+
+
+def _block_part(payload: Payload, mark: str) -> PlanPart:
+    """The innermost block, whose sums stay in registers over all terms."""
+    rows, columns, _ = _sizes(payload)
+    padded = columns + -columns % LANES
+    high = [size for size in range(1, MOST_ROWS + 1) if rows % size == 0]
+    knobs = (Knob("mr", high), Knob("nr", [LANES, 2 * LANES, 3 * LANES, 4 * LANES]))
+    if mark == DOT_TILES:
+        fits = Rule(
+            f"sums, panels of b and rows of a fit into {TILE_REGISTERS} tile registers",
+            lambda mr, nr: -(-mr // LANES) * (nr // LANES) + nr // LANES + 1 <= TILE_REGISTERS,
+        )
+    else:
+        most = vector_registers()
+        fits = Rule(
+            f"sums, a row of the panels and an element of a fit into {most} vector registers",
+            lambda mr, nr: (mr + 2) * (nr // LANES) + 1 <= most,
+        )
+    return PlanPart(
+        "block", lambda context: None, knobs, (Rule(f"nr divides {padded} columns", lambda nr: padded % nr == 0), fits)
+    )
+
+
+def _schedule(context: PlanContext, *, mark: str, threads: int) -> None:
+    """Pack b, tile down to register blocks, mark these for the instructions, and compute what follows row by row."""
+    s, payload = context.schedule, context.payload
+    batches = len(payload.operations[1].loops) - 3
+    _pack(s, payload, batches)
+    ragged, blocks = _tile(context, batches)
+    s.cleanup("canonicalization", "linalg.tiling_canonicalization")
+    s.cleanup("canonicalization", "linalg.fold_unit_extent_dims_via_slices", "tensor.fold_tensor_empty")
+    copies = _lower_packs(s, threads)
+    generics = len(payload.operations) - 1
+    product, *after = s.match("linalg.generic", count=generics)
+    s.mark_dot(product, mark)
+    if not ragged:
+        for unpack in s.match("linalg.unpack"):
+            s.vectorize(unpack)
+        for last in after:
+            s.vectorize(last)
+    s.cleanup("canonicalization", "vector.transfer_permutation_patterns", "vector.cast_away_vector_leading_one_dim")
+    s.bufferize()
+    if total := copies + sum(blocks):
+        s.sequentialize(total, _shared_loops(copies, blocks) if threads > 1 else [])
+    s.lower()
+
+
+def _shared_loops(copies: int, blocks: tuple[int, int]) -> list[int]:
+    """Returns the loops that threads share: of copies, and the outermost ones of blocks and of what follows them."""
+    around, tail = blocks
+    outermost = [copies + around - 1] if around else []
+    return [*range(copies), *outermost, *([copies + around + tail - 1] if tail else [])]
+
+
+def _pack(s: Schedule, payload: Payload, batches: int) -> None:
+    terms = GROUP_BITS // BITS[_element(payload)]
+    packed = s.pack(s.match(payload.operations[1].kind)[0], [0] * (batches + 1) + [LANES, terms])
+    outer = [*range(batches), batches + 1, batches]
+    s.pack_transpose(s.producer(packed, 1), packed, outer, [0, 1])
+    s.cleanup("canonicalization", "linalg.tiling_canonicalization", "tensor.fold_into_pack_and_unpack")
+
+
+def _lower_packs(s: Schedule, threads: int) -> int:
+    """Lower both packs; that of a is no copy but a view, unless it is padded. Returns how many loops threads share."""
+    left, right = s.match("linalg.pack", count=2)
+    s.lower_pack(left)
+    copy = s.lower_pack(right)
+    if threads > 1:
+        copy, _ = s.distribute(copy, threads)
+    s.mark_dot(copy, INTERLEAVE)
+    s.cleanup("canonicalization", "tensor.fold_tensor_empty")
+    return int(threads > 1)
+
+
+def _tile(context: PlanContext, batches: int) -> tuple[bool, tuple[int, int]]:
+    """Tile what is last by blocks, and fuse its producers. Returns whether columns are padded.
+
+    Then come the loops of the blocks, with those inside them, and of what follows all blocks.
+    """
+    s, (rows, columns, _) = context.schedule, _sizes(context.payload)
+    mr, nr = context["mr"], context["nr"]
+    ragged, count = columns % LANES != 0, len(context.payload.operations) - 1
+    product, *after = s.match("linalg.generic", count=count)
+    tail = [*after, s.match("linalg.unpack")[0]]
+    chain = [*([] if ragged else tail), product, s.match("linalg.fill")[0]]
+    panel = LANES if ragged else 1
+    whole = -(-columns // LANES) * LANES
+    steps = [(0, context["nc"])] if "nc" in context.knobs else []
+    steps += [(mr, 0), (0, nr)]
+    tiles = _batch_tiles(context.payload)
+    tiles += [[0] * batches + [high, wide // panel] for high, wide in steps if 0 < high < rows or 0 < wide < whole]
+    for sizes in tiles:
+        chain = _fuse(s, chain, sizes)
+    first, around = (tail, _batch_tiles(context.payload)) if ragged else (chain[: len(tail)], [])
+    # What follows is computed row by row, so that vectors are rows.
+    if rows > mr if ragged else mr > 1:
+        around.append([0] * batches + [mr if ragged else 1])
+    for sizes in around:
+        first = _fuse(s, first, sizes)
+    if ragged:
+        s.lower_unpack(first[-1])
+    return ragged, (len(tiles), len(around)) if ragged else (len(tiles) + len(around), 0)
+
+
+def _batch_tiles(payload: Payload) -> list[list[int]]:
+    """Returns the tiles of loops around the product, one for each that is no single iteration."""
+    sizes = payload.operations[1].sizes[:-3]
+    return [[0] * i + [1] for i, size in enumerate(sizes) if size != 1]
+
+
+def _fuse(s: Schedule, chain: list[Handle], sizes: list[int]) -> list[Handle]:
+    """Tile the first of a chain, and fuse the others, which produce it, into the loop."""
+    tile, (loop,) = s.tile(chain[0], sizes, "forall")
+    tiles = [tile]
+    for producer in chain[1:]:
+        fused, loop = s.fuse(producer, loop)
+        tiles.append(fused)
+    return tiles

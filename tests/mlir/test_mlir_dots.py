@@ -1,0 +1,201 @@
+"""Products of bfloat16 and int8: by instructions on tiles and vectors where there are any, and right everywhere."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch_mlir")
+
+from mlir_runs import dtype_of, ran
+
+from tunewright.errors import BackendError, ScheduleError, SignatureError
+from tunewright.mlir import Mlir, backend, compiler, dot_plans, payloads
+from tunewright.mlir.dot_blocks import DotBlock, interleaving, tile_block, vector_block
+from tunewright.mlir.dot_plans import dot_plan
+from tunewright.mlir.payload import PayloadBuilder
+from tunewright.mlir.processor import has_dot_tiles, has_dot_vectors
+from tunewright.mlir.script import TransformScript
+from tunewright.model.signature import Parameter, Signature
+from tunewright.ports.backend import Kernel
+from tunewright.spaces.config import VARIANT
+
+NARROW = {
+    "bf16, bias, relu": payloads.matmul(32, 32, 64, bias=True, after="relu", element="bf16"),
+    "bf16, sizes that nothing divides": payloads.matmul(10, 50, 37, bias=True, after="gelu", element="bf16"),
+    "bf16, one row": payloads.matmul(1, 64, 70, element="bf16"),
+    "bf16, a batch": payloads.batch_matmul(3, 4, 32, 64, element="bf16"),
+    "int8": payloads.matmul(20, 32, 132, element="i8"),
+    "int8, a batch that nothing divides": payloads.batch_matmul(2, 7, 20, 22, element="i8"),
+}
+STARTS = ("tiles", "dots")
+
+
+def arrays(payload):
+    """Random arrays for a payload; integers are of the whole range."""
+    rng = np.random.default_rng(0)
+    for argument in payload.arguments[:-1]:
+        if argument.element == "i8":
+            yield rng.integers(-128, 128, size=argument.shape).astype(np.int8)
+        else:
+            yield rng.standard_normal(argument.shape).astype(dtype_of(argument.element))
+
+
+def is_right(payload, plan, config, folder, threads=1):
+    """Whether a config computes what the reference does in double precision, as far as the result can hold it."""
+    inputs = list(arrays(payload))
+    out = ran(payload, plan, inputs, config, folder, threads)
+    wide = [one if one.dtype == np.int8 else one.astype(np.float64) for one in inputs]
+    right = payload.reference(*wide)
+    if out.dtype == np.int32:
+        return (out == right).all()
+    return np.abs(out.astype(np.float64) - right).max() <= np.abs(right).max() / 256 + 1e-3
+
+
+def one_of_each(plan):
+    """A config of each structure; of those that widen, which take long to compile, the one with the smallest block."""
+    found = {}
+    for config in plan.space.sample(np.random.default_rng(0), 200):
+        name = config[VARIANT]
+        first = found.setdefault(name, config)
+        if name.startswith("unpacked") and size(config) < size(first):
+            found[name] = config
+    return found
+
+
+def size(config):
+    return config["mr"] * config["nr"] * config["kr"]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_every_structure_of_a_narrow_product_is_right(name, tmp_path) -> None:
+    payload = NARROW[name]
+    plan = dot_plan(payload)
+    element = payload.arguments[0].element
+    found = one_of_each(plan)
+    assert any(variant.startswith("tiles") for variant in found) == has_dot_tiles(element)
+    assert any(variant.startswith("dots") for variant in found) == has_dot_vectors(element)
+    for config in found.values():
+        assert is_right(payload, plan, config, tmp_path), config
+
+
+@pytest.mark.parametrize("name", ["bf16, bias, relu", "int8, a batch that nothing divides"])
+def test_threads_share_the_blocks_and_the_copies_of_a_narrow_product(name, tmp_path) -> None:
+    payload = NARROW[name]
+    plan = dot_plan(payload, threads=2)
+    for config in one_of_each(plan).values():
+        if config[VARIANT].startswith(STARTS):
+            assert is_right(payload, plan, config, tmp_path, threads=2), config
+
+
+def test_a_processor_without_the_instructions_widens(monkeypatch, tmp_path) -> None:
+    for name in ("has_dot_tiles", "has_dot_vectors"):
+        monkeypatch.setattr(dot_plans, name, lambda element: False)
+    for payload in NARROW.values():
+        plan = dot_plan(payload)
+        assert not any(variant.startswith(STARTS) for variant in plan.structures)
+        assert plan.structures["as written"][0].numerics is False
+        config = one_of_each(plan)["as written"]
+        assert is_right(payload, plan, config, tmp_path)
+
+
+def test_the_widest_integers_are_added_up_exactly(tmp_path) -> None:
+    payload = payloads.matmul(3, 16, 4096, element="i8")
+    plan, least = dot_plan(payload), np.full((3, 4096), -128, np.int8)
+    for config in one_of_each(plan).values():
+        for sign in (-128, 127):
+            out = ran(payload, plan, [least, np.full((4096, 16), sign, np.int8)], config, tmp_path)
+            assert (out == -128 * sign * 4096).all(), config
+
+
+def dot_config(plan):
+    found = one_of_each(plan)
+    return next((config for name, config in found.items() if name.startswith(STARTS)), None)
+
+
+def test_a_product_that_is_added_to_something_else_than_zeros_keeps_it(tmp_path) -> None:
+    w = PayloadBuilder("shifted")
+    a, b = w.input("a", 32, 64, element="i8"), w.input("b", 64, 32, element="i8")
+    start = w.fill("three", w.output("c", 32, 32, element="i32"), 3)
+    product = w.named("product", "linalg.matmul", "i,j,K", {a: "i,k", b: "k,j"}, (start, "i,j"))
+    payload = w.finish(product, lambda a, b: a.astype(np.int32) @ b.astype(np.int32) + 3)
+    plan = dot_plan(payload)
+    for config in one_of_each(plan).values():
+        if not config[VARIANT].startswith("unpacked"):  # which take longest to compile
+            assert is_right(payload, plan, config, tmp_path), config
+
+
+def test_a_script_is_right_where_nothing_replaces_what_it_marks(tmp_path) -> None:
+    payload = NARROW["bf16, bias, relu"]
+    plan = dot_plan(payload)
+    config = dot_config(plan)
+    if config is None:
+        pytest.skip("this processor has no dot-product instructions")
+    text = str(plan.schedule(config).script())
+    assert text.startswith("// lowered with: dot-instructions\n")
+    plain = TransformScript.parse(text.partition("\n")[2])
+    assert plain.options == frozenset()
+    assert is_right(payload, plain, {}, tmp_path)
+    assert is_right(payload, TransformScript.parse(text), {}, tmp_path)
+
+
+def test_what_does_not_fit_the_instructions_stays_a_loop(tmp_path) -> None:
+    script = """// lowered with: dot-instructions
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%root: !transform.any_op) {
+    %found = transform.structured.match ops{["linalg.matmul"]} in %root : (!transform.any_op) -> !transform.any_op
+    %plain = transform.structured.generalize %found : (!transform.any_op) -> !transform.any_op
+    transform.annotate %plain "dot_tiles" : !transform.any_op
+    transform.yield
+  }
+}
+"""
+    for payload in (payloads.matmul(8, 16, 32), payloads.matmul(8, 16, 32, element="bf16")):
+        assert is_right(payload, script, {}, tmp_path)
+
+
+def test_blocks_are_valid_for_any_rows_and_terms() -> None:
+    for element, terms in (("bf16", 2), ("i8", 4)):
+        for rows, panels, groups in ((1, 1, 3), (40, 1, 16), (33, 2, 37)):
+            types = (
+                f"memref<{rows}x{groups}x{terms}x{element}, strided<[?, {terms}, 1], offset: ?>>",
+                f"memref<{panels}x{groups}x16x{terms}x{element}>",
+                f"memref<{rows}x{panels}x16x{'f32' if element == 'bf16' else 'i32'}>",
+            )
+            for clears in (False, True):
+                block = DotBlock("block", types, rows, panels, groups, element, clears=clears)
+                compiler.check_payload(tile_block(block))
+                compiler.check_payload(vector_block(block))
+    types = ("memref<3x7x2x5x16xbf16>", "memref<3x5x7x16x2xbf16>")
+    compiler.check_payload(interleaving("copy", types, (3, 5, 7, 16, 2), "bf16"))
+
+
+@pytest.mark.skipif(not has_dot_tiles("bf16"), reason="no tile registers")
+def test_a_kernel_with_tiles_is_refused_where_the_system_does_not_allow_them(monkeypatch, tmp_path) -> None:
+    payload = NARROW["bf16, bias, relu"]
+    plan = dot_plan(payload)
+    tiles = next(config for name, config in one_of_each(plan).items() if name.startswith("tiles"))
+    monkeypatch.setattr(backend, "allow_tiles", lambda: False)
+    with pytest.raises(BackendError, match="which the system does not let this process use"):
+        is_right(payload, plan, tiles, tmp_path)
+    assert is_right(payload, plan, one_of_each(plan)["as written"], tmp_path)
+
+
+def test_what_is_no_narrow_product_is_refused_with_a_reason() -> None:
+    with pytest.raises(ScheduleError, match="for products of bf16 and i8, not of f32"):
+        dot_plan(payloads.matmul(8, 8, 8))
+    with pytest.raises(ScheduleError, match=r"one of linalg\.matmul, linalg\.batch_matmul"):
+        dot_plan(payloads.softmax(8, 64))
+    with pytest.raises(BackendError, match="`element` is one of f32, bf16, i8, not 'f8'"):
+        payloads.matmul(8, 8, 8, element="f8")
+    with pytest.raises(BackendError, match="without a bias or an activation"):
+        payloads.matmul(8, 8, 8, bias=True, element="i8")
+
+
+def test_arrays_of_another_element_are_refused(tmp_path) -> None:
+    payload = payloads.matmul(8, 16, 32, element="bf16")
+    kernel = Kernel("k", lambda: None, tuple(Parameter(one.name) for one in payload.arguments), tmp_path)
+    narrow = [np.zeros(argument.shape, dtype_of("bf16")) for argument in payload.arguments]
+    wide = [array.astype(np.float32) for array in narrow]
+    mlir = Mlir(payload, dot_plan(payload))
+    assert mlir.key(kernel, Signature.of(kernel.parameters, narrow), {})
+    with pytest.raises(SignatureError, match=r"a is float32\[8,32\], the payload takes memref<8x32xbf16>"):
+        mlir.key(kernel, Signature.of(kernel.parameters, wide), {})
