@@ -247,32 +247,50 @@ def _dot(block: DotBlock, operands: tuple[str, str, str], wide: str) -> str:
 
 
 def interleaving(name: str, types: tuple[str, str], shape: Sequence[int], element: str) -> str:
-    """Returns the function that copies [..., group, term, panel, column] into [..., panel, group, column, term]."""
+    """Returns the function that copies [..., group, term, panel, column] into [..., panel, group, column, term].
+
+    It writes one panel after the other, or two side by side, so that whole lines are read.
+    """
     *around, panels, groups, width, terms = shape
-    row, size = f"vector<{width}x{element}>", width * terms
-    rank = len(around)
-    numbers = sorted({0, 1, panels, groups, *range(terms), *around})
-    outside = "".join(f"%o{i}, " for i in range(rank))
+    rank, size, abreast = len(around), width * terms, 2 - panels % 2
     flat, plain = _flattened("b", types[1], shape, element)
+    outside = "".join(f"%o{i}, " for i in range(rank))
+    numbers = sorted({0, 1, abreast, panels, groups, *range(terms), *around})
+    row = f"vector<{width}x{element}>"
     lines = [f"%n{number} = arith.constant {number} : index" for number in numbers]
     lines += [
         *flat,
         *(f"scf.for %o{i} = %n0 to %n{count} step %n1 {{" for i, count in enumerate(around)),
+        f"scf.for %p0 = %n0 to %n{panels} step %n{abreast} {{",
+        *(["%p1 = arith.addi %p0, %n1 : index"] if abreast > 1 else []),
         f"scf.for %g = %n0 to %n{groups} step %n1 {{",
-        f"scf.for %p = %n0 to %n{panels} step %n1 {{",
-        *(f"%row{i} = vector.load %a[{outside}%g, %n{i}, %p, %n0] : {types[0]}, {row}" for i in range(terms)),
     ]
-    rows = [f"%row{i}" for i in range(terms)]
-    while len(rows) > 1:  # each with the one half of them further on, so that terms end up in order
-        half, kind = len(rows) // 2, f"vector<{size // len(rows)}x{element}>"
-        for i in range(half):
-            lines.append(
-                f"%mixed{half}_{i} = vector.interleave {rows[i]}, {rows[i + half]} : {kind} -> "
-                f"vector<{2 * size // len(rows)}x{element}>"
-            )
-        rows = [f"%mixed{half}_{i}" for i in range(half)]
-    lines.append(f"vector.store {rows[0]}, %b_flat[{outside}%p, %g, %n0] : {plain}, vector<{size}x{element}>")
+    for panel in range(abreast):
+        lines += [
+            f"%row{panel}_{i} = vector.load %a[{outside}%g, %n{i}, %p{panel}, %n0] : {types[0]}, {row}"
+            for i in range(terms)
+        ]
+        mixed, rows = _interleave_rows([f"%row{panel}_{i}" for i in range(terms)], width, element)
+        lines += [
+            *mixed,
+            f"vector.store {rows}, %b_flat[{outside}%p{panel}, %g, %n0] : {plain}, vector<{size}x{element}>",
+        ]
     return _function(name, dict(zip("ab", types, strict=True)), [*lines, *["}"] * (rank + 2)])
+
+
+def _interleave_rows(rows: list[str], width: int, element: str) -> tuple[list[str], str]:
+    """Returns the shuffles that put rows of terms next to each other, column by column, and what their result is."""
+    lines: list[str] = []
+    while len(rows) > 1:  # each with the one half of them further on, so that terms end up in order
+        half, mixed = len(rows) // 2, []
+        for one, two in zip(rows[:half], rows[half:], strict=True):
+            mixed.append(f"{one}_{half}")
+            lines.append(
+                f"{mixed[-1]} = vector.interleave {one}, {two} : vector<{width}x{element}> -> "
+                f"vector<{2 * width}x{element}>"
+            )
+        rows, width = mixed, 2 * width
+    return lines, rows[0]
 
 
 def can_interleave(shape: Sequence[int], element: str) -> bool:

@@ -50,6 +50,7 @@ class MlirLaunch:
     def __init__(self, function: Any, parameters: Sequence[Parameter], types: Sequence[str]) -> None:
         self._function, self._parameters, self._types = function, parameters, types
         self._function.restype = None
+        self._narrow = frozenset(i for i, kind in enumerate(types) if kind.endswith("xbf16>"))
 
     def __call__(self, *args: Any) -> None:
         self._function(*[
@@ -58,6 +59,8 @@ class MlirLaunch:
 
     def _array(self, i: int, array: Any) -> bytes:
         """Returns the memref descriptor of an array, which is passed by its address."""
+        if i in self._narrow:
+            array = array.view(np.uint16)  # numpy has no buffers of bfloat16
         try:
             address = ctypes.addressof(_buffer_address(array))
         except (TypeError, ValueError, BufferError):

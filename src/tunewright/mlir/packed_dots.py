@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import Any
 
 from tunewright.mlir.dot_blocks import (
@@ -111,14 +112,26 @@ def _interleaved(rank: int) -> list[int]:
 
 def _find_clearing(op: Any, array: Any) -> Any | None:
     """Returns the fill with zeros before an operation that it adds to, if nothing between them uses the array."""
-    found = None
+    whole, found = _whole_views(array), None
     for other in op.operation.block.operations:
         if other.operation == op.operation:
             return found
-        if any(operand == array for operand in other.operands) or other.operation.regions:
+        is_view = any(result in whole for result in other.results)
+        if not is_view and (other.operation.regions or any(operand in whole for operand in other.operands)):
             clears = other.operation.name == "linalg.fill" and _is_zero(other.operands[0])
-            found = other if clears and other.operands[-1] == array else None
+            found = other if clears and other.operands[-1] in whole else None
     return None
+
+
+def _whole_views(array: Any) -> list[Any]:
+    """Returns an array and those that it is a view of, as far as they have the same elements."""
+    views = [array]
+    while getattr(views[-1].owner, "name", "") == "memref.subview":
+        source = views[-1].owner.operands[0]
+        if prod(source.type.shape) != prod(array.type.shape):
+            break
+        views.append(source)
+    return views
 
 
 def _is_zero(value: Any) -> bool:
