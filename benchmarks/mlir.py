@@ -291,16 +291,56 @@ def shape_line(name: str, said: dict[str, Any]) -> str:
     )
 
 
+def chosen(quick: bool, only: Sequence[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The square shapes and the others that are asked for."""
+    if only:
+        squares, others = ({n: s for n, s in every.items() if n in only} for every in (SQUARES, OTHERS))
+        return squares, others
+    return ({"512": SQUARES["512"]}, {"504x64x256": OTHERS["504x64x256"]}) if quick else (SQUARES, OTHERS)
+
+
+def told(report: Report, shapes: dict[str, Any], more: dict[str, Any]) -> None:
+    """Add figures and lines to the report; `more` has what was measured besides the shapes, or None."""
+    squares, others = ({n: one for n, one in shapes.items() if n in every} for every in (SQUARES, OTHERS))
+    few, threads, peers, shipped = (more[name] for name in ("seeded", "threads", "peers", "shipped"))
+    report.figures |= {f"vs_openblas_{name}": one["ratio"] for name, one in squares.items()}
+    if "1024" in squares:
+        report.figures["of_peak_1024"] = squares["1024"]["of_peak"]
+    if others:
+        report.figures["worst_other_shape"] = min(one["ratio"] for one in others.values())
+    if few:
+        report.figures |= {"seeded_1024": few["ratio"], "seeded": few}
+        report.lines.append(shape_line("1024, seeded", few))
+    if shipped:
+        report.figures["shipped"] = shipped["ratio"]
+        report.lines.append(f"      shipped  {shipped['ratio']:.3f} of the time here ({shipped['spread']})")
+    if threads:
+        report.figures |= {"threads_speedup": threads["speedup"], "threads": threads}
+        report.lines.append(
+            f"  two threads  {threads['speedup']:.2f}x one, by the wall clock, of {threads['possible']} "
+            f"possible now  {threads['config']}"
+        )
+    if peers:
+        report.figures |= {"vs_tvm": peers["tvm"]["ratio"], "tuning_time_vs_tvm": peers["tuning_time_vs_tvm"]}
+        report.figures["peers"] = peers
+        for name in ("tvm", "iree"):
+            peer = peers[name]
+            report.lines.append(f"{name:>13}  {peer['ms']:8.3f} ms at 512^3, ours {peer['ratio']:.2f}x as fast; {peer}")
+    report.figures["shapes"] = shapes
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search, compare, report."""
     takes = parser(__doc__)
     takes.add_argument("--trials", type=int, help="of each search for a square product: 150, or 4 if quick")
     takes.add_argument("--peers", type=Path, metavar="DIR", help="where environments of TVM and IREE are, or are made")
+    takes.add_argument(
+        "--only", action="append", choices=[*SQUARES, *OTHERS], metavar="SHAPE", help="this shape alone; repeatable"
+    )
     given = takes.parse_args(arguments)
     trials, rounds = given.trials or (4 if given.quick else 150), 8 if given.quick else 60
-    squares = {"512": SQUARES["512"]} if given.quick else SQUARES
-    others = {"504x64x256": OTHERS["504x64x256"]} if given.quick else OTHERS
-    report, load = Report(), os.getloadavg()[0]
+    squares, others = chosen(given.quick, given.only)
+    report, load, more = Report(), os.getloadavg()[0], dict[str, Any]()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         fewer = max(2, trials * 2 // 5)
@@ -309,34 +349,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shapes[name] = one(name, shape, folder, (trials if name in squares else fewer, rounds))
             report.lines.append(shape_line(name, shapes[name]))
             print(report.lines[-1], file=sys.stderr, flush=True)
-        few = None if given.quick else seeded(product_512.decide(*arrays(SQUARES["512"])).config, folder, rounds)
-        threads = None if given.quick else threaded(folder, max(2, trials // 5), rounds)
-        peers = against(given.peers, shapes, rounds) if given.peers else None
-        largest = "512" if given.quick else "1024"
-        shipped = arrived(largest, folder, rounds)
-    report.figures = {f"vs_openblas_{name}": shapes[name]["ratio"] for name in squares}
-    if "1024" in squares:
-        report.figures["of_peak_1024"] = shapes["1024"]["of_peak"]
-    report.figures["worst_other_shape"] = min(shapes[name]["ratio"] for name in others)
-    if threads and few:
-        report.figures |= {"threads_speedup": threads["speedup"], "seeded_1024": few["ratio"], "seeded": few}
-        report.lines.append(shape_line("1024, seeded", few))
-    report.figures["shipped"] = shipped["ratio"]
-    if peers:
-        report.figures |= {"vs_tvm": peers["tvm"]["ratio"], "tuning_time_vs_tvm": peers["tuning_time_vs_tvm"]}
-        report.figures["peers"] = peers
-        for name in ("tvm", "iree"):
-            peer = peers[name]
-            report.lines.append(f"{name:>13}  {peer['ms']:8.3f} ms at 512^3, ours {peer['ratio']:.2f}x as fast; {peer}")
-    report.lines.append(f"      shipped  {shipped['ratio']:.3f} of the time here ({shipped['spread']})")
-    report.figures |= {"shapes": shapes, "threads": threads, "load": round(load, 2), "quick": given.quick}
+        found = product_512.decide(*arrays(SQUARES["512"])).config if squares.keys() == SQUARES.keys() else None
+        more["seeded"] = seeded(found, folder, rounds) if found else None
+        more["threads"] = threaded(folder, max(2, trials // 5), rounds) if "1024" in squares else None
+        more["peers"] = against(given.peers, shapes, rounds) if given.peers and "512" in squares else None
+        more["shipped"] = arrived(max(squares, key=int), folder, rounds) if squares else None
+    told(report, shapes, more)
+    report.figures |= {"load": round(load, 2), "quick": given.quick}
     report.lines.append(f"load {load:.1f} on {os.cpu_count()} processors before it began")
-    if threads:
-        report.lines.append(
-            f"  two threads  {threads['speedup']:.2f}x one, by the wall clock, of {threads['possible']} "
-            f"possible now  {threads['config']}"
-        )
-    return report.finish((*GOALS, *(PEER_GOALS if peers else ())), as_json=given.json)
+    return report.finish((*GOALS, *(PEER_GOALS if more["peers"] else ())), as_json=given.json)
 
 
 if __name__ == "__main__":
