@@ -22,14 +22,21 @@ KNOBS = {"tj": 32, "mr": 4, "nr": 32, "kr": 4}
 IMAGE = (1, 16, 16, 16)
 
 QUICK = {
-    "gelu": (lambda x, w, v: by.linear(by.gelu(by.linear(x, w)), v), [(32, 64), (48, 64), (16, 48)]),
     "variance": (lambda x: x.var(-1), [(32, 128)]),
     "batch_norm": (lambda x, s, m, v: by.relu(by.batch_norm(x, m, v, s)), [(2, 16, 8, 8), (16,), (16,), (16,)]),
     "matrix_by_vector": (lambda w, x: w @ x, [(128, 256), (256,)]),
     "group_norm": (lambda x, s, b: by.group_norm(x, 4, s, b), [(2, 16, 8, 8), (16,), (16,)]),
+    "residual": (
+        lambda x, w, b, y: by.relu(by.linear(x, w, b)) + y,
+        [(32, 64), (48, 64), (48,), (32, 48)],
+    ),
+    "sum_of_products": (lambda x, y, w: by.relu(x @ w + y @ w), [(16, 32), (16, 32), (32, 48)]),
+    "batch_with_bias": (lambda x, y, b: by.relu(x @ y + b), [(3, 16, 32), (3, 32, 48), (48,)]),
     "product_used_twice": (lambda x, w: torch.softmax(x @ w, -1) + x @ w, [(32, 64), (64, 48)]),
 }
 SLOW = {
+    "gelu": (lambda x, w, v: by.linear(by.gelu(by.linear(x, w)), v), [(32, 64), (48, 64), (16, 48)]),
+    "gelu_by_tanh": (lambda x, w: by.gelu(by.linear(x, w), approximate="tanh") + x, [(32, 48), (48, 48)]),
     "rms_norm": (lambda x, s: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * s, [(64, 96), (96,)]),
     "softmax_of_100": (lambda x: torch.softmax(x, -1), [(64, 100)]),
     "softmax_of_columns": (lambda x: torch.softmax(x, 0), [(64, 48)]),
@@ -67,9 +74,15 @@ def check_model(function, shapes, folder):
     payload, right = read_model(text), function(*args).numpy()
     plan = model_plan(payload)
     assert len(plan.structures) > 1
-    for structure in plan.structures:
-        out = ran(payload, plan, [one.numpy() for one in args], {"variant": structure, **KNOBS}, folder)
-        np.testing.assert_allclose(out, right, atol=1e-5 * np.abs(right).max(), rtol=1e-5, err_msg=structure)
+    for variant in plan.space.variants:
+        outs = []
+        for epilogue in (False, True) if any(knob.name == "epilogue" for knob in variant.knobs) else (False,):
+            config = {"variant": variant.name, **KNOBS, "epilogue": epilogue}
+            outs.append(ran(payload, plan, [one.numpy() for one in args], config, folder))
+            np.testing.assert_allclose(
+                outs[-1], right, atol=1e-5 * np.abs(right).max(), rtol=1e-5, err_msg=f"{variant.name} {epilogue}"
+            )
+        assert all((out == outs[0]).all() for out in outs), "an epilogue in blocks computes the same, bit for bit"
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -13,9 +13,10 @@ from mlir_runs import given, ran
 
 from tunewright.errors import BackendError
 from tunewright.mlir import compiler
+from tunewright.mlir.epilogues import EpilogueChain, epilogue_chain
 from tunewright.mlir.model_plans import AS_WRITTEN, model_plan, shared_loop
 from tunewright.mlir.models import kernel_source, read_model
-from tunewright.mlir.payload import LinalgOp
+from tunewright.mlir.payload import LinalgOp, PlacedOp
 from tunewright.mlir.script import TransformScript
 from tunewright.mlir.step_texts import explain_script
 
@@ -75,7 +76,7 @@ def test_threads_share_the_large_operations_of_exported_models(name, tmp_path) -
     inputs = [one * np.float32(0.1) for one in inputs_of(payload)]
     right = ran(payload, plan, inputs, plan.default, tmp_path, threads=2)
     for structure in plan.structures:
-        config = {"variant": structure, **KNOBS}
+        config = {"variant": structure, **KNOBS, "epilogue": True}
         out = ran(payload, plan, inputs, config, tmp_path, threads=2)
         np.testing.assert_allclose(out, right, atol=2e-5 * np.abs(right).max(), err_msg=structure)
         applied = compiler.apply_script(payload.text, plan.schedule(config).script())
@@ -89,7 +90,7 @@ def test_structures_that_keep_the_order_of_additions_keep_their_bits(name, tmp_p
     kept = [variant.name for variant in plan.space.variants if not variant.numerics and variant.name != AS_WRITTEN]
     assert kept == ["tiled"]
     assert "tiled reassociated" in plan.structures
-    knobs = [{"mr": 4, "nr": 16, "kr": 2, "tj": 16}, {"mr": 8, "nr": 16, "kr": 8, "tj": 64}]
+    knobs = [{"mr": 4, "nr": 16, "kr": 2, "tj": 16}, {"mr": 8, "nr": 16, "kr": 8, "tj": 64, "epilogue": True}]
     first, second = (ran(payload, plan, inputs, {"variant": "tiled", **one}, tmp_path) for one in knobs)
     assert (first == second).all()
 
@@ -135,3 +136,26 @@ def test_a_file_becomes_a_kernel_in_python(tmp_path) -> None:
     assert made["mlp"].backend.threads == 1
     exec(compile(kernel_source(path, read_model(path.read_text()), threads=2), "made.py", "exec"), made)
     assert made["mlp"].backend.threads == 2
+
+
+def test_only_what_reads_a_product_alone_and_element_by_element_follows_it_in_blocks() -> None:
+    loops = ("i", "j", "k")
+    start = PlacedOp(LinalgOp("zero", ("i", "j"), frozenset(), (), ("zero", "i,j"), (8, 16), "linalg.fill"))
+    reads = (("x", "i,k"), ("y", "k,j"), ("zero", "i,j"))
+    product = PlacedOp(LinalgOp("ab", loops, frozenset("k"), reads, ("ab", "i,j"), (8, 16, 32)))
+
+    def after(name, *reads, sizes=(8, 16), reductions=""):
+        return PlacedOp(LinalgOp(name, ("i", "j"), frozenset(reductions), reads, (name, "i,j"), sizes))
+
+    bias, relu = after("bias", ("ab", "i,j"), ("b", "j")), after("relu", ("bias", "i,j"))
+    assert epilogue_chain([start, product, bias, relu], 1, {}) == EpilogueChain((3, 2), 1, 0)
+    assert epilogue_chain([start, product, bias, relu, after("again", ("bias", "i,j"))], 1, {}) == EpilogueChain(
+        (2,), 1, 0
+    )
+    assert epilogue_chain([start, product, after("turned", ("ab", "j,i"), sizes=(16, 8))], 1, {}) is None
+    assert epilogue_chain([start, product, after("square", ("ab", "i,j"), ("ab", "i,j"))], 1, {}) is None
+    assert epilogue_chain([start, product, after("part", ("ab", "i,j"), sizes=(8, 8))], 1, {}) is None
+    assert epilogue_chain([start, product, after("total", ("ab", "i,j"), reductions="j")], 1, {}) is None
+    assert epilogue_chain([start, replace(product, escapes=True), bias], 1, {}) is None
+    unpacked = after("bias", ("plain", "i,j"), ("b", "j"))
+    assert epilogue_chain([start, product, unpacked], 1, {"plain": "ab"}) == EpilogueChain((2,), 1, 0, unpacked=0)

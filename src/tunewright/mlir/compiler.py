@@ -33,7 +33,7 @@ _LOOPS = (
 )
 # The allocator aligns memory: pointers aligned by arithmetic could alias anything.
 _LLVM = (
-    "{threads}{dots}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
+    "math-expand-ops{{ops=fpowi}},{threads}{dots}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
     "convert-vector-to-llvm{{enable-x86}},"  # calls of libm for each element of a vector
     "finalize-memref-to-llvm{{use-aligned-alloc=true}},convert-arith-to-llvm,convert-index-to-llvm,convert-func-to-llvm,"
     "convert-cf-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse"
@@ -150,6 +150,20 @@ def operations_after(payload: str, script: TransformScript) -> list[PlacedOp]:
         ]
 
 
+def unpacked_results(payload: str, script: TransformScript) -> dict[str, str]:
+    """Returns what is unpacked after a script, by the results; both named as in `operations_after`."""
+    passes = _import_torch_mlir()[1]
+    with _context() as ir:
+        module = _apply_script(ir, payload, script)
+        passes.parse("builtin.module(func.func(linalg-generalize-named-ops))").run(module.operation)
+        unpacks = [op for op in _linalg_ops(ir, module) if op.name == "linalg.unpack"]
+        return {_value_name(op.results[0]): _value_name(op.operands[0]) for op in unpacks}
+
+
+def _value_name(value: Any) -> str:
+    return str(value.get_name()).replace("%", "v").replace("#", "_")
+
+
 def _is_nested(op: Any) -> bool:
     return bool(op.parent.name != "func.func")
 
@@ -198,7 +212,7 @@ def _describe_op(op: Any, kind: str, where: str) -> LinalgOp:
     iterators = zip(loops, op.attributes["iterator_types"], strict=True)
     reductions = frozenset(loop for loop, iterator in iterators if "reduction" in str(iterator))
     indices = [results[1].replace(" ", "") for results in maps]
-    names = [value.get_name().replace("%", "v").replace("#", "_") for value in op.operands]
+    names = list(map(_value_name, op.operands))
     sizes: dict[str, int | None] = {}
     for index, value in zip(indices, op.operands, strict=True):
         shape = re.findall(r"(\d+|\?)x", str(value.type).partition(",")[0])
@@ -207,7 +221,7 @@ def _describe_op(op: Any, kind: str, where: str) -> LinalgOp:
     reads = list(zip(names, indices, strict=True))
     if not list(op.regions[0].blocks[0].arguments[-1].uses):
         reads.pop()
-    result = op.results[0].get_name().replace("%", "v").replace("#", "_")
+    result = _value_name(op.results[0])
     inputs = [] if kind == "linalg.fill" else reads
     return LinalgOp(result, loops, reductions, tuple(inputs), (result, indices[-1]), tuple(map(sizes.get, loops)), kind)
 

@@ -11,9 +11,11 @@ from typing import Any
 
 from tunewright.mlir import compiler
 from tunewright.mlir.contraction_plans import ContractionLoops, pack_right, why_not_contraction
+from tunewright.mlir.epilogues import EpilogueChain, epilogue_chain
 from tunewright.mlir.exponentials import EXPANDED
 from tunewright.mlir.handles import Handle
 from tunewright.mlir.nest_plans import hoist_accumulators
+from tunewright.mlir.packing_steps import UNPACK
 from tunewright.mlir.payload import LinalgOp, Payload, PlacedOp
 from tunewright.mlir.plan import PlanContext, PlanPart, SchedulePlan, empty_part
 from tunewright.mlir.processor import vector_lanes, vector_registers
@@ -107,6 +109,8 @@ def _vector_part(ops: Sequence[PlacedOp], threads: int) -> PlanPart:
             Knob("nr", [wide, 2 * wide, 4 * wide]),
             Knob("kr", [2, 4, 8, 16]),
         ]
+        if any(block_loops(placed.op) and epilogue_chain(ops, i, {}) for i, placed in enumerate(ops)):
+            knobs.append(Knob("epilogue", [True, False]))
         rules = [
             Rule("a register block fits into the vector registers", lambda mr, nr: mr * nr + nr + wide <= most * wide)
         ]
@@ -173,11 +177,50 @@ def _pack(context: PlanContext) -> None:
 
 
 def _tile_products(context: PlanContext, threads: int) -> None:
-    """Tile each product and convolution, before anything can be merged into it."""
-    ops = [placed.op for placed in _operations(context)]
-    for op, handle in zip(ops, match_ops(context, ops), strict=True):
+    """Tile each product and convolution, before anything can be merged into it, with its epilogue if that is chosen."""
+    placed = _operations(context)
+    ops, unpacks = [one.op for one in placed], dict[str, str]()
+    if context.knobs.get("epilogue") and "packed" in context.parts:
+        unpacks = compiler.unpacked_results(context.payload.text, context.schedule.script())
+    handles = match_ops(context, ops)
+    taken: set[int] = set()  # what follows two products is computed with one of them
+    for number, op in enumerate(ops):
         if block_loops(op):
-            _tile_shared(context, handle, op, threads)
+            chain = epilogue_chain(placed, number, unpacks) if context.knobs.get("epilogue") else None
+            if chain is None or taken & set(chain.after) or not _tile_chain(context, handles, ops, chain, threads):
+                _tile_shared(context, handles[number], op, threads)
+            else:
+                taken |= set(chain.after)
+
+
+def _tile_chain(
+    context: PlanContext, handles: Sequence[Handle], ops: Sequence[LinalgOp], chain: EpilogueChain, threads: int
+) -> bool:
+    """Tile the last operation of a chain by the blocks of its product, and compute the others in these. False if it
+    does not fit."""
+    s, op, last = context.schedule, ops[chain.product], ops[chain.after[0]]
+    block, written, shared = block_loops(op), op.writes[1].split(","), shared_loop(op, threads)
+    if block is None or _loop_order(op) != list(range(len(op.loops))) or written[-1] != op.loops[block.column]:
+        return False
+    sizes = tile_sizes(op if shared is None else _share(op, shared, threads), context)
+    tile = [1] * (len(last.loops) - 1) + [sizes[block.column]]
+    if block.row is not None:
+        tile[written.index(op.loops[block.row])] = sizes[block.row]
+    around = None if shared is None else written.index(op.loops[shared])
+    if around is not None and around >= len(tile) - 1:
+        return False
+    parts = [handles[number] for number in chain.after]
+    if chain.unpacked is not None:
+        parts.append(s.producer(parts[-1], chain.unpacked, UNPACK))
+    product = handles[chain.product]
+    parts.append(product if op.kind == "linalg.generic" else s.generalize(product))
+    parts += [handles[chain.fill]] if chain.fill is not None else []
+    if around is not None:
+        parts = _fuse_chain(s, parts, s.distribute(parts[0], threads, around))
+    parts = _fuse_chain(s, parts, s.tile(parts[0], tile))
+    inner = parts[len(chain.after) + (chain.unpacked is not None)]
+    s.tile(inner, [size if loop in op.reductions else 0 for loop, size in zip(op.loops, sizes, strict=True)])
+    return True
 
 
 def _fuse_rows(context: PlanContext, threads: int) -> None:
@@ -209,7 +252,7 @@ def _tile_for_vectors(context: PlanContext, threads: int) -> None:
     s, ops = context.schedule, _operations(context)
     for placed, handle in zip(ops, match_ops(context, [placed.op for placed in ops]), strict=True):
         op = placed.op
-        if block_loops(op) or not op.loops:
+        if block_loops(op) or not op.loops or (placed.nested and op.kind == "linalg.fill"):
             continue
         if context.handles.get("reassociated") and _sums_row(placed):
             *rows, columns = tile_sizes(op, context)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from tunewright.mlir.handles import ANY, Handle, ScheduleBuilder
 
 VALUE = "!transform.any_value"
-GENERIC, PACK, TRANSPOSE = (f'!transform.op<"linalg.{name}">' for name in ("generic", "pack", "transpose"))
+GENERIC, PACK, UNPACK, TRANSPOSE = (
+    f'!transform.op<"linalg.{name}">' for name in ("generic", "pack", "unpack", "transpose")
+)
 _PACKED = ("tensor.pad", "tensor.expand_shape", "linalg.transpose")
 _UNPACKED = ("tensor.empty", "linalg.transpose", "tensor.collapse_shape", "tensor.extract_slice", "linalg.copy")
 
