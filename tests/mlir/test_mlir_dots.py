@@ -11,6 +11,7 @@ from tunewright.errors import BackendError, ScheduleError, SignatureError
 from tunewright.mlir import Mlir, backend, compiler, dot_plans, payloads
 from tunewright.mlir.dot_blocks import DotBlock, interleaving, tile_block, vector_block
 from tunewright.mlir.dot_plans import dot_plan
+from tunewright.mlir.models import kernel_source, random_arrays, read_file
 from tunewright.mlir.payload import PayloadBuilder
 from tunewright.mlir.processor import has_dot_tiles, has_dot_vectors
 from tunewright.mlir.script import TransformScript
@@ -199,3 +200,56 @@ def test_arrays_of_another_element_are_refused(tmp_path) -> None:
     assert mlir.key(kernel, Signature.of(kernel.parameters, narrow), {})
     with pytest.raises(SignatureError, match=r"a is float32\[8,32\], the payload takes memref<8x32xbf16>"):
         mlir.key(kernel, Signature.of(kernel.parameters, wide), {})
+
+
+EXPORTED = """
+#map = affine_map<(d0, d1) -> (d0, d1)>
+#map1 = affine_map<(d0, d1) -> (d1)>
+func.func @model(%a: tensor<32x64xbf16>, %b: tensor<64x48xbf16>, %bias: tensor<48xbf16>) -> tensor<32x48xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant 0.0 : bf16
+  %0 = tensor.empty() : tensor<32x48xf32>
+  %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<32x48xf32>) -> tensor<32x48xf32>
+  %2 = linalg.matmul ins(%a, %b : tensor<32x64xbf16>, tensor<64x48xbf16>) outs(%1 : tensor<32x48xf32>)
+    -> tensor<32x48xf32>
+  %3 = tensor.empty() : tensor<32x48xbf16>
+  %4 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+    ins(%2 : tensor<32x48xf32>) outs(%3 : tensor<32x48xbf16>) {
+  ^bb0(%in: f32, %out: bf16):
+    %x = arith.truncf %in : f32 to bf16
+    linalg.yield %x : bf16
+  } -> tensor<32x48xbf16>
+  %5 = linalg.generic {indexing_maps = [#map, #map1, #map], iterator_types = ["parallel", "parallel"]}
+    ins(%4, %bias : tensor<32x48xbf16>, tensor<48xbf16>) outs(%3 : tensor<32x48xbf16>) {
+  ^bb0(%in: bf16, %added: bf16, %out: bf16):
+    %x = arith.addf %in, %added : bf16
+    linalg.yield %x : bf16
+  } -> tensor<32x48xbf16>
+  %6 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+    ins(%5 : tensor<32x48xbf16>) outs(%3 : tensor<32x48xbf16>) {
+  ^bb0(%in: bf16, %out: bf16):
+    %holds = arith.cmpf ugt, %in, %none : bf16
+    %x = arith.select %holds, %in, %none : bf16
+    linalg.yield %x : bf16
+  } -> tensor<32x48xbf16>
+  return %6 : tensor<32x48xbf16>
+}
+"""
+"""A product of bfloat16 with bias and relu as torch-mlir exports it."""
+
+
+def test_an_exported_product_of_bfloat16_is_tuned_from_its_file(tmp_path) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_text(EXPORTED)
+    made: dict = {"__name__": "made"}
+    exec(compile(kernel_source(path, read_file(path), ["tiles rows"]), "made.py", "exec"), made)
+    plan, payload = made["plan"], made["payload"]
+    assert [arg.element for arg in payload.arguments] == ["bf16"] * 4
+    a, b, bias, out = random_arrays(payload)
+    assert out.shape == (32, 48)
+    assert out.dtype == dtype_of("bf16")
+    right = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + bias.astype(np.float64), 0)
+    for config in one_of_each(plan).values():
+        found = ran(payload, plan, [a, b, bias], config, tmp_path).astype(np.float64)
+        assert np.abs(found - right).max() <= right.max() / 64, config
+    assert made["model"].default == {VARIANT: "as written"}

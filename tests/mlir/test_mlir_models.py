@@ -111,8 +111,8 @@ def test_mistakes_in_a_file_are_told_with_their_line() -> None:
     broken = text.replace("linalg.matmul", "linalg.matmuls", 1)
     with pytest.raises(BackendError, match=rf"^model\.mlir, line {line}, is no valid MLIR: .*linalg\.matmuls"):
         read_model(broken, "model.mlir")
-    with pytest.raises(BackendError, match=r"argument %arg0 is tensor<4xi32>; arrays are float32"):
-        read_model("func.func @f(%a: tensor<4xi32>) -> tensor<4xi32> { return %a : tensor<4xi32> }")
+    with pytest.raises(BackendError, match=r"argument %arg0 is tensor<4xi64>; arrays are tensors of f32, bf16"):
+        read_model("func.func @f(%a: tensor<4xi64>) -> tensor<4xi64> { return %a : tensor<4xi64> }")
     with pytest.raises(BackendError, match="has no function on tensors"):
         read_model("module {}")
     unknown = """

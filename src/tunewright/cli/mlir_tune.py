@@ -14,7 +14,7 @@ from tunewright.cli import output
 from tunewright.cli.targets import load_kernel, make_session, resolve_sizes
 from tunewright.cli.tune import tune
 from tunewright.errors import BackendError
-from tunewright.mlir.model_plans import model_plan
+from tunewright.mlir.dot_plans import plan_for
 from tunewright.mlir.models import kernel_source, read_file
 from tunewright.mlir.script import TransformScript
 
@@ -81,9 +81,7 @@ def _declared(path: Path, python_at: Path | None, last_digits: bool, threads: in
     payload = read_file(path)
     if not payload.arguments:
         raise BackendError(f"{path} has a function on memrefs; declare it in Python with Mlir(payload, plan)")
-    allowed = (
-        [variant.name for variant in model_plan(payload).space.variants if variant.numerics] if last_digits else []
-    )
+    allowed = [variant.name for variant in plan_for(payload).space.variants if variant.numerics] if last_digits else []
     with tempfile.TemporaryDirectory() as scratch:
         file = python_at or Path(scratch) / f"{path.stem}.py"
         file.write_text(kernel_source(path, payload, allowed, threads))

@@ -9,8 +9,9 @@ from tunewright.errors import ScheduleError
 from tunewright.mlir.contraction_plans import contraction_parts
 from tunewright.mlir.dot_blocks import BITS, GROUP_BITS, LANES
 from tunewright.mlir.handles import Handle
+from tunewright.mlir.model_plans import AS_WRITTEN, MERGE, ModelPlan, model_plan
 from tunewright.mlir.payload import Payload
-from tunewright.mlir.plan import Parts, PlanContext, PlanPart, SchedulePlan
+from tunewright.mlir.plan import Parts, PlanContext, PlanPart
 from tunewright.mlir.processor import (
     ELEMENT_BYTES,
     TILE_REGISTERS,
@@ -27,16 +28,19 @@ MOST_ROWS = 96
 """The most rows of a block; more gain nothing, as tiles have 16 and there are 8."""
 
 
-def dot_plan(payload: Payload, *, threads: int = 1) -> SchedulePlan:
-    """Returns the plan of a product of bfloat16 or int8 of known sizes, with at most one operation after it.
+def dot_plan(payload: Payload, *, threads: int = 1) -> ModelPlan:
+    """Returns the plan of a product of bfloat16 or int8 of known sizes, with elementwise operations after it.
 
     "tiles" are those of AMX, "dots" the instructions on vectors. For both, b is copied into panels of 16 columns, with
     the terms that an instruction adds up next to each other; a is read as it is. They add up bfloat16 in another order.
     The other structures widen elements to float32 or int32, and run on any processor.
     """
     kinds, element = [op.kind for op in payload.operations], _element(payload)
-    if kinds[:1] != ["linalg.fill"] or kinds[1:2] not in ([kind] for kind in PRODUCTS) or len(kinds) > 3:
-        raise ScheduleError(f"this plan is for linalg.fill, one of {', '.join(PRODUCTS)}, and one operation after it")
+    starts = kinds[:1] == ["linalg.fill"] and kinds[1:2] in ([kind] for kind in PRODUCTS)
+    if not starts or any(op.kind != "linalg.generic" or op.reductions for op in payload.operations[2:]):
+        raise ScheduleError(
+            f"this plan is for linalg.fill, one of {', '.join(PRODUCTS)}, and elementwise operations after it"
+        )
     if element not in BITS:
         raise ScheduleError(
             f"this plan is for products of {' and '.join(BITS)}, not of {element or 'unknown elements'}"
@@ -46,12 +50,18 @@ def dot_plan(payload: Payload, *, threads: int = 1) -> SchedulePlan:
     for name, mark, available in (("tiles", DOT_TILES, has_dot_tiles), ("dots", DOT_VECTORS, has_dot_vectors)):
         if known and available(element):
             sequences.append(_dot_parts(payload, name, mark, threads))
-    widened: list[Parts] = []
-    if known:
-        widened.append(contraction_parts(payload, threads=threads, packs_right=False))
-    if threads == 1:
-        widened.append([PlanPart("as written", lambda context: context.schedule.bufferize(), fuses=False)])
-    return SchedulePlan(payload, *sequences, *widened)
+    if known and len(kinds) <= 3:
+        sequences.append(contraction_parts(payload, threads=threads, packs_right=False))
+    written = PlanPart(AS_WRITTEN, lambda context: context.schedule.bufferize(), fuses=False)
+    return ModelPlan(payload, *sequences, [written])
+
+
+def plan_for(payload: Payload, *, threads: int = 1) -> ModelPlan:
+    """Returns the plan of a payload from a file: that of narrow products if it is one, else the one for any."""
+    try:
+        return dot_plan(payload, threads=threads)
+    except ScheduleError:
+        return model_plan(payload, threads=threads)
 
 
 def _element(payload: Payload) -> str:
@@ -114,13 +124,14 @@ def _schedule(context: PlanContext, *, mark: str, threads: int) -> None:
     """Pack b, tile down to register blocks, mark these for the instructions, and compute what follows row by row."""
     s, payload = context.schedule, context.payload
     batches = len(payload.operations[1].loops) - 3
+    if len(payload.operations) > 3:
+        s.run_pass(MERGE)
     _pack(s, payload, batches)
     ragged, blocks = _tile(context, batches)
     s.cleanup("canonicalization", "linalg.tiling_canonicalization")
     s.cleanup("canonicalization", "linalg.fold_unit_extent_dims_via_slices", "tensor.fold_tensor_empty")
     copies = _lower_packs(s, threads)
-    generics = len(payload.operations) - 1
-    product, *after = s.match("linalg.generic", count=generics)
+    product, *after = s.match("linalg.generic", count=_generics(payload))
     s.mark_dot(product, mark)
     if not ragged:
         for unpack in s.match("linalg.unpack"):
@@ -139,6 +150,11 @@ def _shared_loops(copies: int, blocks: tuple[int, int]) -> list[int]:
     around, tail = blocks
     outermost = [copies + around - 1] if around else []
     return [*range(copies), *outermost, *([copies + around + tail - 1] if tail else [])]
+
+
+def _generics(payload: Payload) -> int:
+    """Returns how many generic operations there are: the product, and what follows it, merged into one."""
+    return min(len(payload.operations) - 1, 2)
 
 
 def _pack(s: Schedule, payload: Payload, batches: int) -> None:
@@ -168,8 +184,8 @@ def _tile(context: PlanContext, batches: int) -> tuple[bool, tuple[int, int]]:
     """
     s, (rows, columns, _) = context.schedule, _sizes(context.payload)
     mr, nr = context["mr"], context["nr"]
-    ragged, count = columns % LANES != 0, len(context.payload.operations) - 1
-    product, *after = s.match("linalg.generic", count=count)
+    ragged = columns % LANES != 0
+    product, *after = s.match("linalg.generic", count=_generics(context.payload))
     tail = [*after, s.match("linalg.unpack")[0]]
     chain = [*([] if ragged else tail), product, s.match("linalg.fill")[0]]
     panel = LANES if ragged else 1

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from tunewright.cases.inputs import parse_dtype, random_values
 from tunewright.errors import BackendError
 from tunewright.mlir import compiler
 from tunewright.mlir.payload import Payload, PayloadArgument, type_text
@@ -14,6 +18,9 @@ _FUNCTION = re.compile(
     r"func\.func (?:public )?@(?P<name>[\w$.]+)\((?P<arguments>[^{]*?)\)(?: -> (?P<results>\([^{]*?\)|tensor<[^{]*?>))?"
     r"(?P<attributes> attributes \{[^\n]*\})? \{\n"
 )
+DTYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32"}
+"""Elements of arrays, with the names of their dtypes."""
+
 _TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)(\w+)>")
 
 
@@ -51,7 +58,7 @@ def _take_arrays(text: str, name: str) -> tuple[str, tuple[PayloadArgument, ...]
     lines = text[function.end() : end].splitlines()
     returned = next(i for i in reversed(range(len(lines))) if lines[i].strip().startswith(("return", "func.return")))
     values = re.findall(r"%[\w#]+", lines[returned].partition(":")[0])
-    heads = ", ".join(f"%{arg.name}_m: {type_text('memref', arg.shape)}" for arg in arguments)
+    heads = ", ".join(f"%{arg.name}_m: {type_text('memref', arg.shape, arg.element)}" for arg in arguments)
     body = [_to_tensor(arg) for arg in arguments if not arg.written]
     body += lines[:returned]
     body += [_store(value, arg) for value, arg in zip(values, (a for a in arguments if a.written), strict=True)]
@@ -61,25 +68,36 @@ def _take_arrays(text: str, name: str) -> tuple[str, tuple[PayloadArgument, ...]
 
 def _argument(label: str, kind: str, name: str, written: bool = False) -> PayloadArgument:
     tensor = _TENSOR.search(kind)
-    if tensor is None or tensor[2] != "f32" or "?" in tensor[1]:
+    if tensor is None or tensor[2] not in DTYPES or "?" in tensor[1]:
         what = f"result {label.removeprefix('out')}" if written else f"argument %{label}"
-        raise BackendError(f"{name}: {what} is {kind.strip()}; arrays are float32 tensors of known sizes: export it so")
-    return PayloadArgument(label, tuple(int(size) for size in tensor[1].split("x") if size), written)
+        raise BackendError(
+            f"{name}: {what} is {kind.strip()}; arrays are tensors of {', '.join(DTYPES)} of known sizes: export it so"
+        )
+    return PayloadArgument(label, tuple(int(size) for size in tensor[1].split("x") if size), written, tensor[2])
+
+
+def random_arrays(payload: Payload) -> list[Any]:
+    """Returns arrays for a call: random inputs, and results of zeros."""
+    rng = np.random.default_rng(0)
+    shapes = [(tuple(map(int, filter(None, arg.shape))), parse_dtype(DTYPES[arg.element])) for arg in payload.arguments]
+    return [random_values(rng, shape, dtype) for shape, dtype in shapes]
 
 
 def _to_tensor(arg: PayloadArgument) -> str:
-    kinds = f"{type_text('memref', arg.shape)} to {type_text('tensor', arg.shape)}"
+    kinds = f"{type_text('memref', arg.shape, arg.element)} to {type_text('tensor', arg.shape, arg.element)}"
     return f"    %{arg.name} = bufferization.to_tensor %{arg.name}_m restrict : {kinds}"
 
 
 def _store(value: str, arg: PayloadArgument) -> str:
-    kinds = f"({type_text('tensor', arg.shape)}, {type_text('memref', arg.shape)}) -> ()"
+    tensor, memory = (type_text(kind, arg.shape, arg.element) for kind in ("tensor", "memref"))
+    kinds = f"({tensor}, {memory}) -> ()"
     return f"    bufferization.materialize_in_destination {value} in restrict writable %{arg.name}_m : {kinds}"
 
 
 def kernel_source(path: Path, payload: Payload, numerics: Sequence[str] = (), threads: int = 1) -> str:
     """Returns a Python file that declares the payload of a file as a tuned kernel."""
     shared = f", threads={threads}" if threads > 1 else ""
+    narrow = any(arg.element != "f32" for arg in payload.arguments)
     parameters = []
     sizes: dict[str, int] = {}
     for arg in payload.arguments:
@@ -89,18 +107,19 @@ def kernel_source(path: Path, payload: Payload, numerics: Sequence[str] = (), th
             sizes[f"D{size}"] = size
         role = "Out" if arg.written else "In"
         parameters.append(f"    {arg.name}: tw.{role}({', '.join(map(repr, dims))}),\n")
+    inputs = "\n    inputs=lambda **sizes: random_arrays(payload)," if narrow else ""
     return f'''"""{payload.name} of {path.name} as a tuned kernel."""
 
 from pathlib import Path
 
 import tunewright as tw
 from tunewright.mlir import Mlir
-from tunewright.mlir.model_plans import model_plan
-from tunewright.mlir.models import read_file
+from tunewright.mlir.dot_plans import plan_for
+from tunewright.mlir.models import {"random_arrays, " if narrow else ""}read_file
 from tunewright.mlir.seeds import seed_configs
 
 payload = read_file(Path({str(path.resolve())!r}))
-plan = model_plan(payload{shared})
+plan = plan_for(payload{shared})
 
 
 @tw.tune(
@@ -110,7 +129,7 @@ plan = model_plan(payload{shared})
     seeds=seed_configs(plan),
     shapes=[{sizes!r}],
     numerics={list(numerics)!r},
-    threads={threads},
+    threads={threads},{inputs}
 )
 def {payload.name}(
 {"".join(parameters)}): ...

@@ -27,7 +27,7 @@ _SENTENCES = {
     "foreach": "do the following for each operation found: {inner}",
     "apply_patterns": "simplify: {patterns}",
     "apply_registered_pass": "run the pass {names}",
-    "annotate": "mark the loop: {names}",
+    "annotate": "mark for the lowering: {names}",
     "bufferization.eliminate_empty_tensors": "compute results where they are stored",
     "bufferization.one_shot_bufferize": "put tensors into buffers",
     "loop.forall_to_for": "run the iterations of the loop in order",
