@@ -19,6 +19,7 @@ from tunewright.errors import BackendError, ScheduleError, SignatureError
 from tunewright.measure.evaluator import Limits
 from tunewright.mlir import Mlir, payloads
 from tunewright.mlir.gemm_plans import gemm_plan
+from tunewright.mlir.processor import has_dot_tiles
 from tunewright.mlir.row_plans import row_plan
 from tunewright.mlir.schedule import Schedule
 from tunewright.model.signature import In, Out, Parameter, Signature
@@ -178,10 +179,35 @@ def test_several_threads_compute_the_same(kernel, variant) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_without_the_compiler_loads_what_was_built(tmp_path) -> None:
+def changed(text, changes):
+    """A program with parts replaced."""
+    text = textwrap.dedent(text)
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+NARROW = {
+    "import gemm_plan": "import dot_plan",
+    "= gemm_plan": "= dot_plan",
+    ', after="relu")': ', element="i8")',
+    "session=session)": "session=session, default=seed)",
+    "mode = {": 'seed = next(dict(one) for one in plan.space if one["variant"] == "tiles rows")\nmode = {',
+    "(16, 64), np.float32": "(16, 64), np.int8",
+    "(24, 16), np.float32": "(24, 16), np.int8",
+    "(24, 64), np.float32": "(24, 64), np.int32",
+}
+"""What makes the product one of int8 whose default uses tiles."""
+
+
+@pytest.mark.parametrize("changes", [{}, NARROW], ids=["float32", "int8 in tiles"])
+def test_a_process_without_the_compiler_loads_what_was_built(changes, tmp_path) -> None:
+    if changes and not has_dot_tiles("i8"):
+        pytest.skip("this processor has no tiles")
     script = tmp_path / "product.py"
     script.write_text(
-        textwrap.dedent(
+        changed(
             """
             import sys
             import numpy as np
@@ -203,7 +229,8 @@ def test_a_process_without_the_compiler_loads_what_was_built(tmp_path) -> None:
             product(a, b, c)
             assert (c == 16).all()
             print(session.counts["measurements"] + session.counts["compiles"], product.decide(a, b, c).config)
-            """
+            """,
+            {"from tunewright.mlir.gemm_plans": f"from tunewright.mlir.{'dot' if changes else 'gemm'}_plans"} | changes,
         )
     )
     cache = str(tmp_path / "cache")
