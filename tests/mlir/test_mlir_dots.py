@@ -23,6 +23,8 @@ NARROW = {
     "bf16, bias, relu": payloads.matmul(32, 32, 64, bias=True, after="relu", element="bf16"),
     "bf16, sizes that nothing divides": payloads.matmul(10, 50, 37, bias=True, after="gelu", element="bf16"),
     "bf16, one row": payloads.matmul(1, 64, 70, element="bf16"),
+    "bf16, one term": payloads.matmul(4, 16, 1, element="bf16"),
+    "int8, one of all": payloads.matmul(1, 1, 1, element="i8"),
     "bf16, a batch": payloads.batch_matmul(3, 4, 32, 64, element="bf16"),
     "int8": payloads.matmul(20, 32, 132, element="i8"),
     "int8, a batch that nothing divides": payloads.batch_matmul(2, 7, 20, 22, element="i8"),
