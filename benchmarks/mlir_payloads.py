@@ -5,8 +5,9 @@
 Each payload is searched from scratch on one thread, with sums in any order allowed, as both peers add up in any order.
 Then ours, numpy's and torch's (eager, and the library call where there is one) are called in turn, by the CPU time of
 the thread; ratios are those of neighbours, `best_ratio` is that of the least of each. `geomean_fused` is over the
-payloads where fusing saves memory traffic: what comes after a product, softmax, layer norm and attention. Each row is
-printed to stderr as it ends.
+payloads where fusing saves memory traffic: what comes after a product, softmax, layer norm and attention. `geomean_all`
+is over all of them, products of bfloat16 and int8 included, in which torch uses what the processor has for them. Each
+row is printed to stderr as it ends.
 """
 
 from __future__ import annotations
