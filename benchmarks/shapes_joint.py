@@ -25,7 +25,7 @@ from tunewright.shapes.features import Features
 from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.planning import TrialPlan
 from tunewright.shapes.rules import fit_rule
-from tunewright.shapes.selection import expected_gains, replay_order
+from tunewright.shapes.selection import expected_gains, shapes_to_tune
 from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
 from tunewright.spaces.shape_rule import ShapeRule
@@ -61,7 +61,7 @@ def untuned_regret(table: Table, tuned: list[int]) -> Floats:
 
 def untuned(table: Table, draws: list[list[int]]) -> dict[str, Any]:
     """Shapes chosen by the model; beside them, shapes drawn at random."""
-    order = replay_order(shape_table(table), TUNED)
+    order = shapes_to_tune(shape_table(table).only([]), TUNED)
     drawn = [untuned_regret(table, tuned) for tuned in draws]
     return {
         **mean_and_worst("untuned", untuned_regret(table, order)),

@@ -21,7 +21,7 @@ from shapes_table import Floats, Table
 from tunewright.shapes.cover import cover
 from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.rules import fit_rule
-from tunewright.shapes.selection import replay_order
+from tunewright.shapes.selection import shapes_to_tune
 from tunewright.spaces.config import Config
 
 KEPT = Path(__file__).resolve().parent.parent / "spaces" / "lengths"
@@ -60,7 +60,7 @@ def length_figures(count: int) -> dict[str, Any]:
         return np.repeat(found, times)
 
     rule = fit_rule(cover(known, WITHIN), "gemm")
-    model = JointModel(known.only(replay_order(known, TUNED)))
+    model = JointModel(known.only(shapes_to_tune(known.only([]), TUNED)))
     best = table.chosen_by.argmin(axis=1)
     logs = np.log([shape[0] for shape in table.shapes])
     by_rule = regret(lambda m: known.configs.index(Config(rule.leaf(known.named(0) | {"M": m}).config)))

@@ -27,8 +27,11 @@ MAX_TILES = 36
 MAX_KEPT = 64
 """Shapes whose features are kept, since models are made again and again."""
 
-PER_TILE = 5
+PER_TILE = 8
 """Features of a size and a tile."""
+
+MAX_ALIGNED = 10
+"""Powers of two that divide a size, as far as they count: caches put rows at distances of 1024 floats in one place."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class TileGroup:
 
 
 class Features:
-    """The columns of a model: those of the base first, then `PER_TILE` for each of `groups`."""
+    """The columns of a model: knobs and sizes first (`base`), then alignment, then `PER_TILE` for each of `groups`."""
 
     def __init__(self, dimensions: int, configs: Sequence[Config]) -> None:
         names = list(dict.fromkeys(name for config in configs for name in config))
@@ -52,13 +55,14 @@ class Features:
         self._tiles = _tiles(columns)
         self.groups = [TileGroup(size, knobs) for knobs in self._tiles for size in range(dimensions)]
         self.base = self._config_only.shape[1] + 2 * dimensions * self._knobs.shape[1]
-        self.count = self.base + PER_TILE * len(self.groups)
+        self._first_group = self.base + dimensions * self._knobs.shape[1]
+        self.count = self._first_group + PER_TILE * len(self.groups)
         self._kept: dict[tuple[float, ...], Floats] = {}
 
-    def columns(self, groups: Sequence[int]) -> list[int]:
-        """Returns the columns of the base and of some groups."""
-        starts = [self.base + PER_TILE * group for group in groups]
-        return [*range(self.base), *(start + i for start in starts for i in range(PER_TILE))]
+    def columns(self, group: int) -> slice:
+        """Returns the columns of a group."""
+        start = self._first_group + PER_TILE * group
+        return slice(start, start + PER_TILE)
 
     def of(self, sizes: Floats) -> Floats:
         """Returns the features of all configs on a shape, a row each; those of the last shapes are kept."""
@@ -70,23 +74,32 @@ class Features:
         return self._kept[place]
 
     def _make(self, sizes: Floats) -> Floats:
-        shape = np.concatenate([np.log2(sizes) / 5, 4 / sizes])
-        crossed = (self._knobs[:, :, None] * shape).reshape(len(self._knobs), -1)
+        shape = np.concatenate([np.log2(sizes) / 5, 4 / sizes, _aligned(sizes)])
+        crossed = (self._knobs[:, None, :] * shape[:, None]).reshape(len(self._knobs), -1)
         tiled = [_division(sizes[group.size], self._tiles[group.knobs]) for group in self.groups]
         return np.concatenate([self._config_only, crossed, *tiled], axis=1)
+
+
+def _aligned(sizes: Floats) -> Floats:
+    """Returns how many powers of two divide each size, between 0 and a half."""
+    whole = sizes.astype(np.int64)
+    return np.asarray(np.log2(np.minimum(whole & -whole, 2**MAX_ALIGNED)) / (2 * MAX_ALIGNED))
 
 
 def _division(size: float, tile: Floats) -> Floats:
     """Returns how tiles divide a size.
 
-    Work padded, work left over, steps if what is left over is done one by one, one over the number of tiles, and the
-    logarithm of that number.
+    Work padded, work left over, steps if what is left over is done one by one, one over the number of tiles, the
+    logarithm of that number, work left over if each step of it costs four tiles, and the length of a tile: what is done
+    once for each is shared by so many.
     """
     counts, rest = np.ceil(size / tile), np.mod(size, tile)
     padded = np.log(np.minimum(counts * tile / size, 8))
     left = np.log1p(3 * rest / size)
     steps = np.log(np.minimum((np.floor(size / tile) + rest) * tile / size, 8))
-    return np.stack([padded, left, steps, 1 / counts, np.clip(np.log2(size / tile), -2, 4) / 4], axis=1)
+    number = np.clip(np.log2(size / tile), -2, 4) / 4
+    dear, length = np.log1p(4 * tile * rest / size), np.minimum(size, tile)
+    return np.stack([padded, left, steps, 1 / counts, number, dear, np.log2(length) / 3, 4 / length], axis=1)
 
 
 def _levels(column: Sequence[object]) -> Floats:

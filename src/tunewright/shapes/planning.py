@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from tunewright.shapes.features import Features
-from tunewright.shapes.joint_model import Choice, JointModel
+from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.selection import expected_gains, shapes_to_tune, trials_to_make
 from tunewright.shapes.table import Floats, ShapeTable
 
@@ -40,23 +40,11 @@ class TrialPlan:
         self._features = Features(len(table.names), table.configs)
         most = FIRST_SHAPES if trials is None else max(2, int(FIRST_SHARE * trials) // EACH)
         self._first = min(most, len(table.shapes))
-        self._choice: Choice | None = None
-        self._chosen_at = 0
 
     @property
     def table(self) -> ShapeTable:
         """All trials so far."""
         return replace(self._table, seconds=self.seconds.copy())
-
-    @property
-    def model(self) -> JointModel:
-        """The model of all trials; its features are chosen anew when their number has doubled."""
-        tried = int(np.isfinite(self.seconds).sum())
-        if tried >= 2 * self._chosen_at:
-            self._choice, self._chosen_at = None, tried
-        model = JointModel(self.table, self._features, self._choice)
-        self._choice = model.choice
-        return model
 
     def next(self) -> Trials:
         """Returns the next trials; none if nothing is worth it. Tell their times in `seconds` before asking again."""
@@ -68,12 +56,12 @@ class TrialPlan:
 
     def _next_shape(self, table: ShapeTable) -> int | None:
         untried = np.asarray(np.isnan(self.seconds).all(axis=1))
-        order = shapes_to_tune(table, 1, self._features, self.model if table.tuned else None)
+        order = shapes_to_tune(table, 1, self._features)
         return next((shape for shape in order if untried[shape]), None)
 
     def _next_round(self, table: ShapeTable) -> Trials:
         """Returns the trials from which most is expected, at most one of each shape."""
-        model = self.model
+        model = JointModel(table, self._features)
         found = trials_to_make(table, min(ROUND, max(1, len(table.shapes) // 2)), model)
         return [(shape, config) for shape, config in found if self._is_worth(table, model, shape, config)]
 
