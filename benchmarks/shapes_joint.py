@@ -1,6 +1,8 @@
 """Figures of `benchmarks/shapes.py` about all shapes together: a joint model, a cover, a rule, and where trials go.
 
-- `untuned`: eight shapes are tuned, which ones is decided one after the other; the others get what the model predicts.
+- `untuned`: eight shapes are tuned, those that `shapes_to_tune` asks for; the others get what the model predicts.
+  `started`: the first of the eight is drawn at random, the others are asked for; `random`: all are drawn. Means over
+  draws, of the mean and of the worst regret of a draw, with the least and the greatest.
 - `trials`: until the mean regret over all shapes is 5 %. `joint`: as `tunewright tune --shapes` does it; a shape that
   was not tried yet has the first config of the space. `alone`: one shape after the other, in random order, with as many
   trials each: the best configs found so far for its nearest shapes, then what a model of its own trials proposes.
@@ -60,15 +62,25 @@ def untuned_regret(table: Table, tuned: list[int]) -> Floats:
 
 
 def untuned(table: Table, draws: list[list[int]]) -> dict[str, Any]:
-    """Shapes chosen by the model; beside them, shapes drawn at random."""
-    order = shapes_to_tune(shape_table(table).only([]), TUNED)
-    drawn = [untuned_regret(table, tuned) for tuned in draws]
+    """Shapes that are asked for; beside them, shapes of which one or all are drawn at random."""
+    known = shape_table(table)
+    order = shapes_to_tune(known.only([]), TUNED)
+    started = [[first, *shapes_to_tune(known.only([first]), TUNED - 1)] for first, *_ in draws]
     return {
         **mean_and_worst("untuned", untuned_regret(table, order)),
-        "untuned_random_mean": round(float(np.mean([found.mean() for found in drawn])), 4),
-        "untuned_random_worst": round(median(float(found.max()) for found in drawn), 4),
+        **over_draws("untuned_started", [untuned_regret(table, tuned) for tuned in started]),
+        **over_draws("untuned_random", [untuned_regret(table, tuned) for tuned in draws]),
         "tuned_shapes": [list(table.shapes[i]) for i in order],
     }
+
+
+def over_draws(name: str, found: list[Floats]) -> dict[str, Any]:
+    """The mean over draws of the mean regret and of the worst, each with the least and the greatest."""
+    said: dict[str, Any] = {}
+    for part, values in (("mean", [x.mean() for x in found]), ("worst", [x.max() for x in found])):
+        said[f"{name}_{part}"] = round(float(np.mean(values)), 4)
+        said[f"{name}_{part}_range"] = [round(float(min(values)), 4), round(float(max(values)), 4)]
+    return said
 
 
 def reached(table: Table, tried: NDArray[np.bool_]) -> float:
@@ -203,6 +215,7 @@ def joint_lines(said: dict[str, Any]) -> list[str]:
     """For people."""
     return [
         f"joint model, {TUNED} tuned: untuned {said['untuned_mean']:.1%}, worst {said['untuned_worst']:.1%}; "
+        f"the first drawn: {said['untuned_started_mean']:.1%}, worst {said['untuned_started_worst']:.1%}; "
         f"tuned at random: {said['untuned_random_mean']:.1%}, worst {said['untuned_random_worst']:.1%}",
         f"trials until the mean regret is {WITHIN:.0%}: {said['trials_joint']:g} together, "
         f"{said['trials_alone']:g} one by one, {said['trials_foreseen']:g} if the best of the others were known",

@@ -3,8 +3,8 @@ import pytest
 
 from tunewright.errors import SettingsError
 from tunewright.shapes.features import MAX_LEVELS, PER_TILE, Features
-from tunewright.shapes.joint_model import JointModel
-from tunewright.shapes.selection import expected_gains, shapes_to_tune, trials_to_make
+from tunewright.shapes.joint_model import JointModel, center
+from tunewright.shapes.selection import _uncertainty, expected_gains, shapes_to_tune, trials_to_make
 from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
 
@@ -143,3 +143,51 @@ def test_what_the_features_leave_over_is_carried_to_shapes_nearby(modeled) -> No
     model = JointModel(table.only([i for i, (m, _) in enumerate(table.shapes) if m != 64]))
     assert model.best((64, 96)) == odd
     assert model.best((3, 96)) != odd
+
+
+def test_configs_that_stand_for_all_do_not_depend_on_how_knobs_are_listed() -> None:
+    """Every eighth config has the same innermost knobs, so configs at equal distances would all look alike."""
+    places = [(a, b, c) for a in range(1, 12) for b in (1, 2, 4, 8) for c in (0, 1)]
+    configs = tuple(Config(a=a, b=b, c=c) for a, b, c in places)
+    shapes = tuple((size,) for size in (3, 9, 30, 100, 300, 1000))
+    table = ShapeTable(("N",), shapes, configs, np.full((6, len(configs)), np.nan), np.ones(6))
+    rows = _uncertainty(table, Features(1, configs)).rows[0]
+    assert (rows.std(axis=0) > 0).mean() > 0.9
+
+
+def test_features_of_some_configs_are_those_of_all(modeled) -> None:
+    features, some = Features(2, modeled.configs), np.array([3, 1, 20])
+    for sizes in (np.array([8.0, 48.0]), np.array([1.0, 1024.0])):
+        expected = center(features.of(sizes))[some, : features.base]
+        assert features.base_of(sizes, some) == pytest.approx(expected)
+    assert features.base_of(np.array([8.0, 48.0]), some[:0]).shape == (0, features.base)
+
+
+def test_each_column_belongs_to_a_part_and_each_tile_has_its_own(modeled) -> None:
+    features = Features(2, modeled.configs)
+    assert len(features.parts) == features.count
+    assert set(features.parts) == set(range(features.parts.max() + 1))
+    tiles = [set(features.parts[features.columns(group)]) for group in range(len(features.groups))]
+    assert [len(parts) for parts in tiles] == [1] * len(tiles)
+    assert len(set.union(*tiles)) == len(tiles)
+
+
+def test_configs_that_are_tried_twice_change_no_prediction_much(modeled) -> None:
+    """Errors agree within a shape: the penalty grows with the trials of a shape, as if there were no more of them."""
+    tuned = shapes_to_tune(modeled.only([]), 8)
+    twice = tuple(Config({**config, "IDLE": idle}) for config in modeled.configs for idle in (0, 1, 2, 3))
+    table = ShapeTable(modeled.names, modeled.shapes, twice, np.repeat(modeled.seconds, 4, axis=1), modeled.weights)
+    once, again = JointModel(modeled.only(tuned)), JointModel(table.only(tuned))
+    for shape in modeled.shapes:
+        assert once.predict(shape) == pytest.approx(again.predict(shape)[::4], abs=0.1)
+
+
+def test_a_kernel_without_tiles_is_modeled() -> None:
+    table = ShapeTable.of(
+        ({"M": m}, Config(order=order), m * (1 + 0.5 * (order == ("a" if m < 30 else "b"))))
+        for m in (1, 8, 16, 64, 200, 1000)
+        for order in ("a", "b")
+    )
+    model = JointModel(table)
+    assert model.tiles == []
+    assert [table.configs[model.best((m,))]["order"] for m in (2, 500)] == ["b", "a"]

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from tunewright.shapes.table import Floats
+from tunewright.shapes.table import Floats, Indices
 from tunewright.spaces.config import Config
 
 MAX_LEVELS = 12
@@ -50,6 +50,7 @@ class Features:
         columns = {name: [config.get(name) for config in configs] for name in names}
         levels = [_levels(column) for column in columns.values()]
         levels = [level for level in levels if level.shape[1] > 1]
+        knobs = np.repeat(np.arange(len(levels)), [level.shape[1] for level in levels])
         self._knobs = np.concatenate(levels, axis=1) if levels else np.zeros((len(configs), 0))
         self._config_only = np.concatenate([self._knobs, _pairs(levels, len(configs))], axis=1)
         self._tiles = _tiles(columns)
@@ -57,7 +58,19 @@ class Features:
         self.base = self._config_only.shape[1] + 2 * dimensions * self._knobs.shape[1]
         self._first_group = self.base + dimensions * self._knobs.shape[1]
         self.count = self._first_group + PER_TILE * len(self.groups)
+        self.parts = self._parts(knobs, 3 * dimensions)
         self._kept: dict[tuple[float, ...], Floats] = {}
+
+    def _parts(self, knobs: Indices, crossed: int) -> Indices:
+        """Returns which part of a model each column belongs to.
+
+        Each knob is one, all pairs of knobs are one, each knob with each feature of a shape is one, and each group.
+        """
+        own = int(knobs.max(initial=-1)) + 1
+        pairs = np.full(self._config_only.shape[1] - len(knobs), own)
+        shapes = own + 1 + (own * np.arange(crossed)[:, None] + knobs).ravel()
+        tiles = own + 1 + own * crossed + np.repeat(np.arange(len(self.groups)), PER_TILE)
+        return np.unique(np.concatenate([knobs, pairs, shapes, tiles]), return_inverse=True)[1]
 
     def columns(self, group: int) -> slice:
         """Returns the columns of a group."""
@@ -73,11 +86,23 @@ class Features:
             self._kept[place] = self._make(sizes)
         return self._kept[place]
 
+    def base_of(self, sizes: Floats, configs: Indices) -> Floats:
+        """Returns the columns of the base of some configs, relative to their mean over all configs."""
+        crossed = _crossed(self._knobs[configs] - self._knobs.mean(axis=0), _logs_and_inverses(sizes))
+        return np.concatenate([self._config_only[configs] - self._config_only.mean(axis=0), crossed], axis=1)
+
     def _make(self, sizes: Floats) -> Floats:
-        shape = np.concatenate([np.log2(sizes) / 5, 4 / sizes, _aligned(sizes)])
-        crossed = (self._knobs[:, None, :] * shape[:, None]).reshape(len(self._knobs), -1)
+        crossed = _crossed(self._knobs, np.concatenate([_logs_and_inverses(sizes), _aligned(sizes)]))
         tiled = [_division(sizes[group.size], self._tiles[group.knobs]) for group in self.groups]
         return np.concatenate([self._config_only, crossed, *tiled], axis=1)
+
+
+def _crossed(knobs: Floats, shape: Floats) -> Floats:
+    return (knobs[:, None, :] * shape[:, None]).reshape(len(knobs), knobs.shape[1] * len(shape))
+
+
+def _logs_and_inverses(sizes: Floats) -> Floats:
+    return np.concatenate([np.log2(sizes) / 5, 4 / sizes])
 
 
 def _aligned(sizes: Floats) -> Floats:

@@ -1,9 +1,10 @@
 """A model of time over shape and config together, so that a trial at one shape informs all others.
 
-The logarithm of a config's time, relative to the mean over the configs of its shape, is a sum over features with a
-ridge penalty. Nobody says which tiles divide which sizes: all that may do so have a part in the sum, and the penalty
-keeps small what the trials do not show. What the sum leaves over is carried to shapes nearby. How wrong predictions
-are is measured by leaving shapes out.
+The logarithm of a config's time, relative to the mean over the configs of its shape, is a sum over features with
+normal weights. Nobody says which tiles divide which sizes: all that may do so are parts of the sum. How large the
+weights of a part are is learned from the trials (automatic relevance determination), so parts that explain nothing
+vanish. What the sum leaves over is carried to shapes nearby. How wrong predictions are is measured by leaving shapes
+out.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ from tunewright.shapes.features import Features
 from tunewright.shapes.residuals import Residuals
 from tunewright.shapes.table import Floats, ShapeTable
 
-PENALTY = 1 / 16
-"""The penalty for each trial of a shape, in the mean: errors agree within a shape, so more trials of it say little
-more. Choosing it by leaving shapes out is worse, with eight shapes to leave out."""
+NOISE = 5e-4
+"""The variance of the noise for each trial of a shape, in the mean: errors agree within a shape, so more trials of it
+say little more."""
+
+FIRST_VARIANCE, LEAST_VARIANCE = 1e-3, 1e-7
+"""Of the weights, before they are learned, and of those that explain nothing."""
+
+ROUNDS = 4
+"""How often the variances of the weights are learned anew."""
 
 MIN_SHAPES, FIRST_ERROR = 4, 0.01
 """With fewer tuned shapes, leaving one out says nothing: what is taken for the mean squared error then."""
@@ -59,11 +66,24 @@ class JointModel:
         self.features = features or Features(len(table.names), table.configs)
         folds = _folds(self.features, table)
         total = reduce(add, folds)
-        penalties = PENALTY * total.count / len(table.tuned) * np.eye(self.features.count)
-        self.covariance: Floats = np.linalg.inv(total.gram + penalties).astype(np.float64, copy=False)
-        self._weights = self.covariance @ total.moment
+        self._noise = NOISE * total.count / len(table.tuned)
+        penalties, self.covariance, self._weights = self._learn(total)
         self.error = max(_error(folds, penalties), 1e-6) if len(table.tuned) >= MIN_SHAPES else FIRST_ERROR
         self._residuals = Residuals(table.sizes[table.tuned], self._left_over())
+
+    def _learn(self, total: ShapeSums) -> tuple[Floats, Floats, Floats]:
+        """Returns penalties, the covariance as a ratio to the noise, and the weights."""
+        parts = self.features.parts
+        variances, members = np.full(len(parts), FIRST_VARIANCE), np.bincount(parts)
+        for left in reversed(range(ROUNDS)):
+            scales = np.sqrt(variances / self._noise)
+            inner = np.linalg.inv(scales[:, None] * total.gram * scales + np.eye(len(scales)))
+            covariance = np.asarray(scales[:, None] * inner * scales)
+            weights = covariance @ total.moment
+            if left:
+                squares = weights**2 + self._noise * np.diag(covariance)
+                variances = np.maximum(np.bincount(parts, squares) / members, LEAST_VARIANCE)[parts]
+        return np.diag(self._noise / variances), covariance, weights
 
     @property
     def tiles(self) -> list[tuple[str, tuple[str, ...]]]:

@@ -6,13 +6,14 @@ the variance of its predictions. What a trial does to the variance is known befo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.shapes.features import Features
-from tunewright.shapes.joint_model import JointModel, center
+from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.table import Floats, Indices, ShapeTable
 from tunewright.strategies.surrogate import log_improvement
 
@@ -34,12 +35,18 @@ class Uncertainty:
     covariance: Floats
     rows: list[Floats]
 
-    def left_after(self, shape: int, judged: Floats, weights: Floats) -> float:
-        """Returns the weighted sum of variances at `judged` that is left after a shape is tuned."""
-        tried, crossed = self.rows[shape], judged @ self.covariance
-        inner = np.linalg.cholesky(tried @ self.covariance @ tried.T + np.eye(len(tried)))
-        known = np.linalg.solve(inner, tried @ crossed.T)
-        return float(((crossed * judged).sum(axis=1) - (known**2).sum(axis=0)).clip(min=0) @ weights)
+    def left_after(self, shapes: Sequence[int], weights: Floats) -> dict[int, float]:
+        """Returns the sum of variances on all shapes, by their weights, that is left after each of some is tuned."""
+        judged = np.concatenate(self.rows)
+        crossed = judged @ self.covariance
+        before, by_row = (crossed * judged).sum(axis=1), np.repeat(weights, [len(rows) for rows in self.rows])
+        found = {}
+        for shape in shapes:
+            tried = self.rows[shape]
+            inner = np.linalg.cholesky(tried @ self.covariance @ tried.T + np.eye(len(tried)))
+            known = np.linalg.solve(inner, tried @ crossed.T)
+            found[shape] = float((before - (known**2).sum(axis=0)).clip(min=0) @ by_row)
+        return found
 
     def after(self, shape: int) -> Uncertainty:
         """Returns what is left after a shape is tuned."""
@@ -54,10 +61,8 @@ def shapes_to_tune(table: ShapeTable, count: int = 1, features: Features | None 
     features = features or Features(len(table.names), table.configs)
     left = [shape for shape in range(len(table.shapes)) if shape not in table.tuned]
     uncertainty, chosen = _uncertainty(table, features), list[int]()
-    weights = np.repeat(table.weights, [len(rows) for rows in uncertainty.rows])
-    judged = np.concatenate(uncertainty.rows)
     while left and len(chosen) < count:
-        remaining = {shape: uncertainty.left_after(shape, judged, weights) for shape in left}
+        remaining = uncertainty.left_after(left, table.weights)
         chosen.append(min(remaining, key=remaining.__getitem__))
         left.remove(chosen[-1])
         uncertainty = uncertainty.after(chosen[-1])
@@ -66,12 +71,12 @@ def shapes_to_tune(table: ShapeTable, count: int = 1, features: Features | None 
 
 def _uncertainty(table: ShapeTable, features: Features) -> Uncertainty:
     """Returns what is left after the trials so far."""
-    rows = [center(features.of(sizes)[:, : features.base]) for sizes in table.sizes]
-    tried = [own[_sample(works)] for own, works in zip(rows, table.works, strict=True)]
+    tried = [features.base_of(table.sizes[shape], _sample(table.works[shape])) for shape in table.tuned]
     grams = sum((part.T @ part for part in tried), np.zeros((features.base, features.base)))
     covariance = np.linalg.inv(grams + PRIOR * np.eye(features.base))
     every = _sample(np.ones(len(table.configs), dtype=bool))
-    return Uncertainty(covariance.astype(np.float64, copy=False), [own[every] for own in rows])
+    rows = [features.base_of(sizes, every) for sizes in table.sizes]
+    return Uncertainty(covariance.astype(np.float64, copy=False), rows)
 
 
 def _sample(configs: NDArray[np.bool_]) -> Indices:
