@@ -99,7 +99,7 @@ def test_all_shapes_together_beat_their_neighbors_on_the_recorded_table(shapes, 
     gemm = said["kernels"]["gemm"]
     assert gemm["untuned_mean"] < gemm["table_8"]["apart"]["mean"] / 1.5
     assert gemm["untuned_random_mean"] < gemm["table_8"]["random"]["mean"] / 1.5
-    assert said["trials_ratio"] < 1
+    assert all(one["trials_joint"] < one["shapes"] * one["configs"] / 10 for one in said["kernels"].values())
     assert said["p95"] < 0.08
     assert said["cover_configs"] <= 8
     assert gemm["cover_is_smallest"]
