@@ -20,6 +20,7 @@ the thread. `ratio` is the time as it is over the time changed, the median of ne
 - `short_sums`: the same work as 2, 4, 8 products with fewer terms, whose panels of b are so much smaller
 - `filter_alignment`: of a convolution that does not pack, the filters alone start at a cache line
 - `softmax_prefetch`: the next row is prefetched, or not
+- `layer_norm_floor`: no arithmetic at all, a copy of the same bytes; and the next row prefetched
 """
 
 from __future__ import annotations
@@ -316,9 +317,23 @@ def softmax_prefetch() -> dict[str, Call]:
     }
 
 
+def layer_norm_floor() -> dict[str, Call]:
+    payload = payloads.layer_norm(SIZE, SIZE)
+    plan, (x, scale, shift) = row_plan(payload), numbers((SIZE, SIZE), (SIZE,), (SIZE,))
+    x, out = array(x), array(np.zeros((SIZE, SIZE), np.float32))
+    config = {"variant": "side by side", "mr": 1, "tj": 64}
+    plain, ahead = (built(payload, plan, config | {"prefetch": place}) for place in (0, 1))
+    return {
+        "as it is": lambda: plain(x, scale, shift, out),
+        "next row prefetched": lambda: ahead(x, scale, shift, out),
+        "a copy alone": lambda: np.copyto(out, x),
+    }
+
+
 EXPERIMENTS = (
     arrays, huge_pages, heap, row_stride, k_blocks, panel_prefetch, row_prefetch, packing_order, column_blocks,
     register_block, more_rows, short_sums, filter_alignment, softmax_prefetch,
+    layer_norm_floor,
 )  # fmt: skip
 
 
