@@ -206,6 +206,17 @@ def test_files_that_were_not_used_for_longest_make_room(tmp_path, monkeypatch, n
     assert [kept.path.exists() for kept in (oldest, older, newest)] == [False, True, True]
 
 
+def test_what_a_killed_process_was_writing_makes_room_too(tmp_path, monkeypatch, no_instructions):
+    kept = Kept(tmp_path)
+    kept.save()
+    torn = kept.path.with_name(f".{kept.path.name}.4711.1.part")
+    torn.write_bytes(bytes(2 * kept.path.stat().st_size))
+    os.utime(torn, (1, 1))
+    monkeypatch.setattr(frozen_code, "MAX_BYTES", 2 * kept.path.stat().st_size + 100)
+    kept.save()
+    assert (torn.exists(), kept.path.exists()) == (False, True)
+
+
 def test_a_file_that_would_take_all_the_room_is_not_written(tmp_path, monkeypatch, no_instructions):
     monkeypatch.setattr(frozen_code, "MAX_BYTES", 500)
     kept = Kept(tmp_path)

@@ -94,14 +94,9 @@ def contraction_parts(payload: Payload, *, threads: int = 1, reuses: float = REU
     if kinds[:1] != ["linalg.fill"] or not 2 <= len(kinds) <= 3 or kinds[2:] not in ([], ["linalg.generic"]):
         raise ScheduleError("this plan is for linalg.fill, a contraction, and at most one linalg.generic after it")
     loops = ContractionLoops.of(payload.operations[1])
-    packs = (
-        []
-        if not packs_right
-        else [_packed_part(loops)]
-        if _must_pack(loops, reuses)
-        else [empty_part("unpacked"), _packed_part(loops)]
-    )
-    packs = packs or [empty_part("unpacked")]
+    packs = [] if packs_right and _must_pack(loops, reuses) else [empty_part("unpacked")]
+    if packs_right:
+        packs.append(_packed_part(loops))
     nests = [PlanPart(name, partial(_tile, loops=loops, order=name)) for name in ("rows", "columns")]
     return [packs, nests, _register_part(loops, threads)]
 

@@ -227,8 +227,12 @@ def _build() -> str:
 
 
 def _make_room(folder: Path, size: int) -> None:
-    """Removes the files that were not used for longest, until all together have at most so many bytes."""
-    found = [(path, path.stat()) for path in folder.glob(f"*{SUFFIX}")] if folder.is_dir() else []
+    """Removes the files that were not used for longest, until all together have at most so many bytes.
+
+    Those that a process was writing when it was killed count, too.
+    """
+    paths = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f".*{SUFFIX}.*.part")]
+    found = [(path, path.stat()) for path in paths]
     total = sum(status.st_size for _, status in found)
     for path, status in sorted(found, key=lambda item: item[1].st_mtime):
         if total <= size:
