@@ -12,9 +12,11 @@ from tunewright.session import Session
 from tunewright.settings import Settings
 from tunewright.spaces.config import Config
 from tunewright.stores.memory import MemoryStore
-from tunewright.torch import decided, graph_space, shipping
+from tunewright.torch import decided, graph_space, matmuls, shipping
 from tunewright.torch.calls import Call
 from tunewright.torch.decided import find_decided
+from tunewright.torch.diagnostics.numerics import relative_error
+from tunewright.torch.inductor import adapter
 
 FROZEN = graph_space.PLAIN.with_value("freezing", True)
 EAGER = Config({"variant": "eager"})
@@ -30,12 +32,14 @@ def session():
     return Session(Settings(), store=MemoryStore())
 
 
-def decide(session, model, call, config):
-    """Stores a config for the only graph of a model, as if it had won."""
-    compiled = tt.compile(model, session=session, overrides={"graph *": dict(config)}, dynamic=False)
+def decide(session, model, call, config, numerics=()):
+    """Stores a config for the only graph of a model, as if it had won; products in it are tuned for a moment."""
+    compiled = tt.compile(
+        model, session=session, overrides={"graph *": dict(config)}, dynamic=False, numerics=numerics, each="2,2s"
+    )
     with torch.no_grad():
         call.run(compiled)
-    (decision,) = tt.decisions(compiled).values()
+    decision = next(found for name, found in tt.decisions(compiled).items() if name.startswith("graph"))
     session.store.put(Decision(decision.key, decision.config))
     torch.compiler.reset()
     return decision.key
@@ -81,6 +85,12 @@ class Product:
     sizes, operands, kinds = (2, 8, 8), ("float32[2,8]",), ["library", "template"]
 
 
+class Unbiased(Product):
+    """The same product, called without its bias."""
+
+    operator, operands = "packed_linear", ("float32[2,8]", "float32[8,8]")
+
+
 @pytest.fixture
 def selected(monkeypatch):
     """The functions that were to select products."""
@@ -111,3 +121,83 @@ def test_what_is_tuned_for_a_bundle_is_said_before_and_after(selected, monkeypat
         assert "matmul 2x8x8 is tuned now, which may take minutes" in caplog.text
     assert model.notes == ["tuned for this bundle, since nothing was decided for it: matmul 2x8x8"]
     assert len(model.decisions) == 1
+
+
+def store_product(session, product, config="template"):
+    """Stores how a product is computed, as if that had won."""
+    decision = Decision(matmuls.make_problem(product).key, Config({"variant": config}))
+    session.store.put(decision)
+    return decision
+
+
+def frozen_model():
+    session = Session(store=MemoryStore(), mode="frozen")
+    return session, decided.DecidedModel(session=session, chooses_gemms=True)
+
+
+def test_a_product_is_shipped_as_was_decided_for_it_under_another_operator(selected, caplog) -> None:
+    session, model = frozen_model()
+    decision = store_product(session, Unbiased())
+    with model.applied():
+        chosen, named_after = selected[0](Product())
+    assert (chosen, named_after) == ("template", decision.key.digest)
+    assert [found.key for found in model.decisions] == [decision.key]
+    assert caplog.text == ""
+
+
+def test_what_was_decided_for_the_product_itself_comes_first(selected) -> None:
+    session, model = frozen_model()
+    store_product(session, Unbiased())
+    own = store_product(session, Product(), "library")
+    with model.applied():
+        assert selected[0](Product()) == ("library", own.key.digest)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sizes": (2, 8, 16)},
+        {"operands": ("bfloat16[2,8]", "bfloat16[8,8]")},
+        {"kinds": ["library", "template", "unpacked"], "config": "unpacked"},
+    ],
+    ids=["other sizes", "another dtype", "a config that it has not"],
+)
+def test_another_product_says_nothing_about_a_shipped_one(selected, other) -> None:
+    session, model = frozen_model()
+    config = other.pop("config", "template")
+    store_product(session, type("Other", (Unbiased,), other)(), config)
+    with pytest.raises(NoDecision, match="matmul 2x8x8"), model.applied():
+        selected[0](Product())
+
+
+def test_keys_of_shipped_products_lack_what_compiling_ahead_sets_for_itself(selected) -> None:
+    session, model = frozen_model()
+    decision = store_product(session, Product())
+    with model.applied(), adapter.inductor_config(cpp_wrapper=True, freezing=True):
+        assert selected[0](Product()) == ("template", decision.key.digest)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["full", "bfloat16", "int8"])
+def test_a_bundle_has_the_products_and_the_precision_that_were_decided(precision, session, tmp_path) -> None:
+    model, call = small(64), Call(torch.randn(4, 64))
+    numerics = [precision] if precision != "full" else []
+    chosen = FROZEN.with_value("products", "chosen")
+    own = decide(session, model, call, chosen.with_value("precision", precision) if numerics else chosen, numerics)
+    frozen = Session(Settings(mode="frozen"), store=session.store)
+    made = shipping.compile_bundle(model, [call], {}, session=frozen, numerics=numerics)
+    assert made.notes == []
+    assert own in [decision.key for decision in made.decisions]
+    loaded = tt.load(tmp_path / "m.bundle", pin=made.write(tmp_path / "m.bundle", None))
+    assert precision in loaded.manifest.compatibility.config.get("precision", "full")
+    with torch.no_grad():
+        error = relative_error([loaded(*call.args)], [model(*call.args).double()])
+    assert error < 1e-6 if precision == "full" else 1e-4 < error < 0.05
+
+
+@pytest.mark.slow
+def test_a_bundle_is_not_reduced_unless_that_is_allowed_again(session) -> None:
+    model, call = small(64), Call(torch.randn(4, 64))
+    decide(session, model, call, FROZEN.with_value("precision", "bfloat16"), ["bfloat16"])
+    found = find_decided(model, [call], session)
+    assert (found.precision, found.notes[0][:19]) == ("full", "nothing was decided")

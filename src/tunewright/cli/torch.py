@@ -70,10 +70,13 @@ def doctor(target: str, backend: str | None, calls: int, layers: bool, page_at: 
 @click.option("--out", type=FILE, required=True, help="Where the bundle is written.")
 @click.option("--sign", type=FILE, help="The private key to sign with, as made by `tunewright bundle key`.")
 @click.option("--caches", is_flag=True, help="Pack PyTorch's cache artifacts instead of machine code.")
+@click.option("--numerics", default="", help="Reduced precisions that it was tuned with: bfloat16, int8, or both.")
 @inductor_options
 @store_option
 @json_option
-def bundle(target: str, out: Path, sign: Path | None, caches: bool, as_json: bool, **options: Any) -> None:
+def bundle(
+    target: str, out: Path, sign: Path | None, caches: bool, numerics: str, as_json: bool, **options: Any
+) -> None:
     """Compile the model that TARGET makes into a bundle that is loaded without a compiler.
 
     TARGET is FILE.py:MAKE or module:MAKE, as for the doctor. The model is compiled for each call that it returns, as
@@ -85,7 +88,8 @@ def bundle(target: str, out: Path, sign: Path | None, caches: bool, as_json: boo
     model, calls = split_target(_load_model(target)[1])
     config = _config(options)
     session = make_session(None, {"store": options["store"]})
-    made = shipping.compile_bundle(model, calls, config, caches=caches, session=session)
+    allowed = [name for name in numerics.replace(",", " ").split() if name]
+    made = shipping.compile_bundle(model, calls, config, caches=caches, session=session, numerics=allowed)
     digest, decisions = made.write(out, sign), made.decisions
     size = out.stat().st_size
     if as_json:

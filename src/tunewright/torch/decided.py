@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from tunewright.errors import NoDecision
 from tunewright.lazy_logging import LazyLogger
-from tunewright.model.decision import Decision, Tier
+from tunewright.model.decision import Decision, Problem, Tier
 from tunewright.session import Session, current_session
 from tunewright.spaces.config import VARIANT
+from tunewright.stores.fallback import find_nearest
 from tunewright.torch import graph_space
 from tunewright.torch.calls import Call
 from tunewright.torch.captured import CapturedGraph
@@ -21,20 +23,33 @@ from tunewright.torch.compile_model import EACH, make_problem
 from tunewright.torch.inductor import adapter, gemms
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
+from tunewright.torch.process_state import held_state
+from tunewright.torch.reduced_precision import FULL
 from tunewright.torch.resolver import Resolver
 
 log = LazyLogger(__name__)
 
 
+MAX_RELATED = 32
+"""The nearest decisions about other products that are looked at."""
+
+CALLED_DIFFERENTLY = ("mode.operator", "mode.fused", "signature.args.")
+"""Fields of the key of a product that say how it is called: by which operator, with which bias and epilogue."""
+
+
 @dataclass
 class DecidedModel:
-    """Inductor's settings as decided for the graphs of a model, the decisions behind them, and what is to be said."""
+    """Inductor's settings as decided for the graphs of a model, the decisions behind them, and what is to be said.
+
+    `precision` is that of its matrix products.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     session: Session | None = None
     chooses_gemms: bool = False
+    precision: str = FULL
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -43,8 +58,9 @@ class DecidedModel:
         Where one is missing, it is tuned, which is said; raises NoDecision in a mode that does not tune.
         """
         resolver = Resolver(self.session, Overrides(), EACH)
-        resolver.before_search = _announce
-        with gemms.select_gemms(GemmSelector(resolver)) if self.chooses_gemms else nullcontext():
+        resolver.before_search, resolver.find_related = _announce, partial(_find_same_product, resolver)
+        selected = gemms.select_gemms(GemmSelector(resolver)) if self.chooses_gemms else nullcontext()
+        with held_state(), selected:  # what compiling ahead sets for itself is no part of the keys
             yield
         if missing := [name for name, found in resolver.decisions.items() if found.tier is Tier.DEFAULT]:
             raise NoDecision(
@@ -61,13 +77,31 @@ def _announce(name: str) -> None:
     log.warning("%s is tuned now, which may take minutes: the graph was decided, and this product of it was not", name)
 
 
-def find_decided(model: Any, calls: Sequence[Call], session: Session | None = None) -> DecidedModel:
-    """Looks up how the graphs of a model were decided; nothing is measured.
+def _find_same_product(resolver: Resolver, problem: Problem) -> Decision | None:
+    """Returns what was decided for a product of the same sizes that is called in another way; None if it was decided
+    itself, or nothing was.
+
+    Code that is compiled ahead calls products by other operators: with a bias, where a model adds it afterwards.
+    """
+    if resolver.session.find_decision(problem) is not None:
+        return None
+    left = problem.key.signature.args[:1]
+    for decision, differences in find_nearest(resolver.session.store, problem.key, MAX_RELATED):
+        same = all(name.startswith(CALLED_DIFFERENTLY) for name in differences)
+        if same and decision.key.signature.args[:1] == left and decision.config in problem.space:
+            return decision
+    return None
+
+
+def find_decided(
+    model: Any, calls: Sequence[Call], session: Session | None = None, numerics: Sequence[str] = ()
+) -> DecidedModel:
+    """Looks up how the graphs of a model were decided with these `numerics`; nothing is measured.
 
     A package has one graph and one setting. Where calls were decided in different ways, the first of them counts.
     """
     session = session or current_session()
-    found = [session.find_decision(make_problem(graph, {})) for graph in _graphs(model, calls)]
+    found = [session.find_decision(make_problem(graph, {})) for graph in _graphs(model, calls, numerics)]
     known = [decision for decision in found if decision is not None]
     if not known:
         return DecidedModel(notes=["nothing was decided for this model: it is compiled as PyTorch does by itself"])
@@ -80,16 +114,16 @@ def find_decided(model: Any, calls: Sequence[Call], session: Session | None = No
     config = compiled[0].config
     if any(decision.config != config for decision in compiled):
         notes.append(f"its graphs were decided in different ways; all of it is compiled as {config}")
-    chooses = config["products"] == graph_space.CHOSEN
-    return DecidedModel(graph_space.settings(config), known, notes, session, chooses)
+    chooses, precision = config["products"] == graph_space.CHOSEN, str(config.get("precision", FULL))
+    return DecidedModel(graph_space.settings(config), known, notes, session, chooses, precision)
 
 
-def _graphs(model: Any, calls: Sequence[Call]) -> list[CapturedGraph]:
+def _graphs(model: Any, calls: Sequence[Call], numerics: Sequence[str]) -> list[CapturedGraph]:
     """Returns the graphs that a model is captured in, for each of its calls."""
     graphs: list[CapturedGraph] = []
 
     def capture(graph: Any, inputs: Sequence[Any]) -> Any:
-        captured = CapturedGraph(graph, inputs)
+        captured = CapturedGraph(graph, inputs, numerics)
         if not captured.why_untunable:
             graphs.append(captured)
         return graph.forward

@@ -6,6 +6,7 @@ Without being allowed, no candidate computes in less precision than the model as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ MAX_ERROR = 0.05
 
 Rewrite = Callable[[Any, Any, Any, Any, Any], Any]
 
+_LINEAR = (linear, torch.ops.aten.linear.default)
+"""A linear layer in a graph that was captured from a call, and in an exported one."""
+
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of allowed precisions in their usual order; raises SettingsError for one that is unknown."""
@@ -30,13 +34,13 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def products_with_weights(module: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yields the products of a frozen graph, with their weights and biases."""
+    """Yields the products of a frozen or exported graph, with their weights and biases."""
     for node in list(module.graph.nodes):
-        if node.op != "call_function" or node.target is not linear or node.kwargs:
+        if node.op != "call_function" or node.target not in _LINEAR or node.kwargs:
             continue
         sources = [argument for argument in node.args[1:] if argument is not None]
         if sources and all(source.op == "get_attr" for source in sources):
-            weight, *rest = (getattr(module, source.target) for source in sources)
+            weight, *rest = (attrgetter(source.target)(module) for source in sources)
             yield node, weight, rest[0] if rest else None
 
 
@@ -46,7 +50,7 @@ def can_reduce(module: Any) -> bool:
 
 
 def reduce_products(module: Any, precision: str) -> None:
-    """Computes the products of a frozen graph that are in float32 in a precision that was allowed."""
+    """Computes the products of a frozen or exported graph that are in float32 in a precision that was allowed."""
     graph = module.graph
     for node, weight, _ in products_with_weights(module):
         if not _is_matrix(weight):
@@ -75,7 +79,7 @@ def _in_bfloat16(module: Any, graph: Any, node: Any, weight: Any, left: Any) -> 
 
 def _in_int8(module: Any, graph: Any, node: Any, weight: Any, left: Any) -> Any:
     """Products whose weights are rounded to int8, one scale for each column; their inputs are in bfloat16."""
-    shape = getattr(left.meta.get("example_value"), "shape", None)
+    shape = getattr(left.meta.get("example_value", left.meta.get("val")), "shape", None)
     if shape is None or not all(isinstance(size, int) for size in shape) or not shape.numel():
         return None
     scales = (weight.abs().amax(1) / 127).clamp_min(torch.finfo(torch.bfloat16).tiny).to(torch.bfloat16)

@@ -52,6 +52,7 @@ class Resolver:
 
     Its searches end with the one that `within` is making, of which they are a part. One that does not tune answers
     with the default where nothing is decided, and adds the name to `missed`. `tuned` has the names that were searched.
+    `find_related` is asked first, and may answer with the decision of another key.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Resolver:
         self.missed: list[str] = []
         self.tuned: list[str] = []
         self.before_search: Callable[[str], None] = lambda name: None
+        self.find_related: Callable[[Problem], Decision | None] = lambda problem: None
 
     @property
     def session(self) -> Session:
@@ -121,7 +123,9 @@ class Resolver:
 
     def decision_digest(self, problem: Problem, names: Sequence[str]) -> str:
         """Returns what kernels are named after: the digest of the decided key, or that an override decided."""
-        return OVERRIDDEN if set(names) & self.overrides.used.keys() else problem.key.digest
+        decision = self.decisions.get(names[-1])
+        key = decision.key if decision else problem.key
+        return OVERRIDDEN if set(names) & self.overrides.used.keys() else key.digest
 
     def _resolve(
         self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator]
@@ -131,6 +135,8 @@ class Resolver:
         session = self.session
         if (learned := self._learned.get(problem.key)) is not None and learned.config in problem.space:
             return learned
+        if (related := self.find_related(problem)) is not None:
+            return related
         if (known := session.lookup_or_policy(problem)) is not None:
             return known if known.config in problem.space else Decision(problem.key, problem.default)
         if not self.tunes:

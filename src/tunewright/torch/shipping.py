@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from tunewright.torch.calls import Call, read_calls
 from tunewright.torch.compatibility import Compatibility
 from tunewright.torch.decided import DecidedModel, find_decided
 from tunewright.torch.inductor import adapter, packages, releases
+from tunewright.torch.reduced_precision import FULL, check_names, reduce_products
 
 log = LazyLogger(__name__)
 
@@ -48,9 +50,12 @@ def package_name(call: Sequence[str]) -> str:
 
 
 def make_attachments(
-    model: Any, calls: Sequence[Any], config: Mapping[str, Any], *, caches: bool = False
+    model: Any, calls: Sequence[Any], config: Mapping[str, Any], *, caches: bool = False, precision: str = FULL
 ) -> list[build.Attachment]:
-    """Returns the manifest of a model with a package for each kind of call, or with PyTorch's caches after them."""
+    """Returns the manifest of a model with a package for each kind of call, or with PyTorch's caches after them.
+
+    `precision` is that of the matrix products in packages.
+    """
     releases.require_supported()
     inner, options = adapter.unwrap_compiled(model)
     read = read_calls(calls)
@@ -65,10 +70,12 @@ def make_attachments(
     if caches:
         content = [build.Attachment(KIND, CACHES, _compile_caches(inner, read, settings))]
     else:
-        content = [_compile_package(inner, call, kind, settings) for kind, call in kinds.items()]
+        change = None if precision == FULL else partial(reduce_products, precision=precision)
+        content = [_compile_package(inner, call, kind, settings, change) for kind, call in kinds.items()]
+    compiled = settings if precision == FULL else {**settings, "precision": precision}
     manifest = ModelManifest(
         name=str(getattr(inner, "__name__", type(inner).__name__)),
-        compatibility=compatibility.current(inner, settings),
+        compatibility=compatibility.current(inner, compiled),
         calls=tuple(sorted(kinds)),
         caches=caches,
         settings=settings if caches else {},  # machine code contains them; cache entries are found by them
@@ -83,17 +90,19 @@ def bundle(
     sign: Path | str | None = None,
     caches: bool = False,
     session: Session | None = None,
+    numerics: Sequence[str] = (),
     **config: Any,
 ) -> str:
     """Compiles a model for each of `calls` into a bundle at `path`, signed with the key at `sign`; returns its digest.
 
     A call is a tuple of arguments, a dict of keywords, or `Call(x, mask=y)`.
     It is compiled as was decided for its graphs, and those decisions are packed with it; a matrix product that was not
-    decided is tuned, which is logged, or refused in a mode that does not tune. `config`, settings of Inductor
+    decided is tuned, which is logged, or refused in a mode that does not tune. `numerics` are the reduced precisions
+    that were allowed when it was tuned. `config`, settings of Inductor
     such as `freezing=True`, is used instead if it is given. With `caches`, PyTorch's cache artifacts are packed
     instead of machine code, for models that cannot be exported: they save tracing and tuning, not the compiler.
     """
-    made = compile_bundle(model, calls, config, caches=caches, session=session)
+    made = compile_bundle(model, calls, config, caches=caches, session=session, numerics=numerics)
     for note in made.notes:
         log.warning("%s: %s", path, note)
     return made.write(path, sign)
@@ -112,20 +121,29 @@ class CompiledBundle(NamedTuple):
 
 
 def compile_bundle(
-    model: Any, calls: Sequence[Any], config: Mapping[str, Any], *, caches: bool = False, session: Session | None = None
+    model: Any,
+    calls: Sequence[Any],
+    config: Mapping[str, Any],
+    *,
+    caches: bool = False,
+    session: Session | None = None,
+    numerics: Sequence[str] = (),
 ) -> CompiledBundle:
     """Compiles a model for each of `calls` as `bundle` does, and returns what it writes."""
     inner, options = adapter.unwrap_compiled(model)
-    asked = bool(config or options.get("options") or caches)
-    decided = DecidedModel() if asked else find_decided(inner, read_calls(calls), session)
+    asked, allowed = bool(config or options.get("options") or caches), check_names(numerics)
+    decided = DecidedModel() if asked else find_decided(inner, read_calls(calls), session, allowed)
     with decided.applied():
-        attachments = make_attachments(model, calls, {**decided.settings, **config}, caches=caches)
+        settings = {**decided.settings, **config}
+        attachments = make_attachments(model, calls, settings, caches=caches, precision=decided.precision)
     return CompiledBundle(build.build(decided.decisions, attachments), decided.decisions, decided.notes)
 
 
-def _compile_package(model: Any, call: Call, kind: tuple[str, ...], config: Mapping[str, Any]) -> build.Attachment:
+def _compile_package(
+    model: Any, call: Call, kind: tuple[str, ...], config: Mapping[str, Any], change: Callable[[Any], None] | None
+) -> build.Attachment:
     try:
-        content = packages.build_package(model, call.args, call.sorted().kwargs, config)
+        content = packages.build_package(model, call.args, call.sorted().kwargs, config, change)
     except _REFUSALS as error:
         first = str(error).strip().partition("\n")[0]
         raise BackendError(

@@ -21,13 +21,24 @@ _COUNTERS = "torch._dynamo.utils.counters"
 
 
 def build_package(
-    model: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], options: Mapping[str, Any]
+    model: Any,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    options: Mapping[str, Any],
+    change: Callable[[Any], None] | None = None,
 ) -> bytes:
-    """Compiles a model for arguments like these; returns machine code with its weights."""
+    """Compiles a model for arguments like these; returns machine code with its weights.
+
+    `change` is called with the exported graph and may rewrite it.
+    """
     module = model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # PyTorch's own deprecation warnings
         program = torch.export.export(module, tuple(arguments), dict(keywords))
+        if change is not None:
+            exported = program.module()
+            change(exported)
+            program = torch.export.export(exported, tuple(arguments), dict(keywords))
         path = hook("torch._inductor.aoti_compile_and_package")(
             program, package_path=os.path.join(folder, f"model{SUFFIX}"), inductor_configs=dict(options)
         )
