@@ -17,6 +17,7 @@ from tunewright.torch.calls import Call
 from tunewright.torch.decided import find_decided
 from tunewright.torch.diagnostics.numerics import relative_error
 from tunewright.torch.inductor import adapter
+from tunewright.torch.product_shares import ProductShares
 
 FROZEN = graph_space.PLAIN.with_value("freezing", True)
 EAGER = Config({"variant": "eager"})
@@ -106,14 +107,14 @@ def selected(monkeypatch):
 
 
 def test_a_product_that_was_not_decided_is_refused_in_a_mode_that_does_not_tune(selected) -> None:
-    model = decided.DecidedModel(session=Session(store=MemoryStore(), mode="frozen"), chooses_gemms=True)
+    model = decided.DecidedModel(session=Session(store=MemoryStore(), mode="frozen"), shares=ProductShares({}))
     with pytest.raises(NoDecision, match=r'matmul 2x8x8 .* mode frozen does not tune.*tune="now"'), model.applied():
         selected[0](Product())
     assert model.decisions == []
 
 
 def test_what_is_tuned_for_a_bundle_is_said_before_and_after(selected, monkeypatch, caplog) -> None:
-    model = decided.DecidedModel(session=Session(store=MemoryStore(), mode="tune"), chooses_gemms=True)
+    model = decided.DecidedModel(session=Session(store=MemoryStore(), mode="tune"), shares=ProductShares({}))
     monkeypatch.setattr(Session, "tune", lambda self, problem, *_, **__: Decision(problem.key, problem.default))
     monkeypatch.setattr(decided.GemmSelector, "_evaluator", lambda self, gemm: None)
     with model.applied():
@@ -132,7 +133,7 @@ def store_product(session, product, config="template"):
 
 def frozen_model():
     session = Session(store=MemoryStore(), mode="frozen")
-    return session, decided.DecidedModel(session=session, chooses_gemms=True)
+    return session, decided.DecidedModel(session=session, shares=ProductShares({}))
 
 
 def test_a_product_is_shipped_as_was_decided_for_it_under_another_operator(selected, caplog) -> None:
@@ -168,6 +169,22 @@ def test_another_product_says_nothing_about_a_shipped_one(selected, other) -> No
     store_product(session, type("Other", (Unbiased,), other)(), config)
     with pytest.raises(NoDecision, match="matmul 2x8x8"), model.applied():
         selected[0](Product())
+
+
+def test_a_product_that_hardly_matters_is_shipped_as_the_library_computes_it(selected) -> None:
+    _, model = frozen_model()
+    model.shares = ProductShares({(2, 8, 8): 1.0, (512, 512, 512): 1000.0})
+    with model.applied():
+        assert selected[0](Product())[0] == "library"
+    assert model.decisions == []
+
+
+def test_what_was_decided_for_a_product_that_hardly_matters_is_used(selected) -> None:
+    session, model = frozen_model()
+    model.shares = ProductShares({(2, 8, 8): 1.0, (512, 512, 512): 1000.0})
+    own = store_product(session, Product())
+    with model.applied():
+        assert selected[0](Product()) == ("template", own.key.digest)
 
 
 def test_keys_of_shipped_products_lack_what_compiling_ahead_sets_for_itself(selected) -> None:

@@ -156,6 +156,7 @@ def test_a_part_of_a_graph_has_no_more_time_than_the_graph_can_spare(monkeypatch
     graph._running = graph._make_budget()
     monkeypatch.setattr(graph._running, "left", lambda: 312.0)  # a quarter of 20 minutes is for its final race
     assert part._make_budget().seconds == 12
+    assert part._make_budget(effort=0.25).seconds == 3
     monkeypatch.setattr(graph._running, "left", lambda: 30.0)
     assert part._make_budget().seconds == 0
 

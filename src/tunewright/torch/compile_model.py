@@ -28,12 +28,14 @@ from tunewright.torch import graph_space, padding
 from tunewright.torch.background import TuningJob, TuningReply, TuningRequest, background_tuner, swappable
 from tunewright.torch.candidate import reported_failure
 from tunewright.torch.captured import NEEDS_GRADIENTS, CapturedGraph
+from tunewright.torch.expected_gains import expected_gain
 from tunewright.torch.graph_builder import GraphBuilder
 from tunewright.torch.inductor import graphs, huge_pages, releases, traces
 from tunewright.torch.inductor.dead_code import pruning
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.overrides import Overrides
 from tunewright.torch.process_state import ProcessState
+from tunewright.torch.product_shares import convolution_cost, find_products
 from tunewright.torch.reduced_precision import check_names
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.saved_graph import GraphSnapshot
@@ -285,7 +287,8 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
     # With the names of knobs, so that decisions of a release with fewer knobs are made anew, not dropped.
     source = digest(captured.source, *space.names)
     key = Key(NAME, source, Signature(captured.arguments), cpu(), environment.toolchain, mode)
-    seeds = graph_space.seeds(space, huge=huge_pages.page_size() > 0)
+    gain = expected_gain(find_products(captured), convolution_cost(captured))
+    seeds = graph_space.seeds(space, huge=huge_pages.page_size() > 0, gain=gain)
     return Problem(key, space, graph_space.default(space), seeds=seeds, ready=(graph_space.UNCOMPILED,))
 
 

@@ -24,6 +24,7 @@ from tunewright.torch.inductor import adapter, gemms
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.overrides import Overrides
 from tunewright.torch.process_state import held_state
+from tunewright.torch.product_shares import ProductShares
 from tunewright.torch.reduced_precision import FULL
 from tunewright.torch.resolver import Resolver
 
@@ -41,14 +42,14 @@ CALLED_DIFFERENTLY = ("mode.operator", "mode.fused", "signature.args.")
 class DecidedModel:
     """Inductor's settings as decided for the graphs of a model, the decisions behind them, and what is to be said.
 
-    `precision` is that of its matrix products.
+    `precision` is that of its matrix products, `shares` are their shares of the time if they are chosen one by one.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     session: Session | None = None
-    chooses_gemms: bool = False
+    shares: ProductShares | None = None
     precision: str = FULL
 
     @contextmanager
@@ -59,7 +60,7 @@ class DecidedModel:
         """
         resolver = Resolver(self.session, Overrides(), EACH)
         resolver.before_search, resolver.find_related = _announce, partial(_find_same_product, resolver)
-        selected = gemms.select_gemms(GemmSelector(resolver)) if self.chooses_gemms else nullcontext()
+        selected = gemms.select_gemms(GemmSelector(resolver, self.shares)) if self.shares else nullcontext()
         with held_state(), selected:  # what compiling ahead sets for itself is no part of the keys
             yield
         if missing := [name for name, found in resolver.decisions.items() if found.tier is Tier.DEFAULT]:
@@ -101,7 +102,8 @@ def find_decided(
     A package has one graph and one setting. Where calls were decided in different ways, the first of them counts.
     """
     session = session or current_session()
-    found = [session.find_decision(make_problem(graph, {})) for graph in _graphs(model, calls, numerics)]
+    graphs = _graphs(model, calls, numerics)
+    found = [session.find_decision(make_problem(graph, {})) for graph in graphs]
     known = [decision for decision in found if decision is not None]
     if not known:
         return DecidedModel(notes=["nothing was decided for this model: it is compiled as PyTorch does by itself"])
@@ -114,8 +116,9 @@ def find_decided(
     config = compiled[0].config
     if any(decision.config != config for decision in compiled):
         notes.append(f"its graphs were decided in different ways; all of it is compiled as {config}")
-    chooses, precision = config["products"] == graph_space.CHOSEN, str(config.get("precision", FULL))
-    return DecidedModel(graph_space.settings(config), known, notes, session, chooses, precision)
+    shares = ProductShares.of(graphs) if config["products"] == graph_space.CHOSEN else None
+    settings, precision = graph_space.settings(config), str(config.get("precision", FULL))
+    return DecidedModel(settings, known, notes, session, shares, precision)
 
 
 def _graphs(model: Any, calls: Sequence[Call], numerics: Sequence[str]) -> list[CapturedGraph]:

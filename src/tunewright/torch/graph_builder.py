@@ -22,6 +22,7 @@ from tunewright.torch.inductor.compiled_code import LoadedCode
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.matmuls import GemmSelector
 from tunewright.torch.process_state import ProcessState, held_state
+from tunewright.torch.product_shares import ProductShares
 from tunewright.torch.reduced_precision import FULL, reduce_products
 from tunewright.torch.resolver import Resolver
 
@@ -108,7 +109,8 @@ class GraphBuilder:
         self, name: str, problem: Problem, config: Config, module: Any, inputs: Sequence[Any]
     ) -> CompiledGraph:
         chosen = config["products"] == graph_space.CHOSEN
-        with held_state() as state, gemms.select_gemms(GemmSelector(self._parts)) if chosen else nullcontext():
+        selector = GemmSelector(self._parts, ProductShares.of([self._captured]))
+        with held_state() as state, gemms.select_gemms(selector) if chosen else nullcontext():
             decided_by = self._resolver.decision_digest(problem, [name])
             return graphs.compile_graph(module, inputs, self._settings(state, config), decided_by)
 

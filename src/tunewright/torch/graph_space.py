@@ -8,6 +8,7 @@ from typing import Any
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.spaces.rule import Knob, Rule
 from tunewright.spaces.space import Space, Variant
+from tunewright.torch.expected_gains import NONE, ProductGain
 from tunewright.torch.reduced_precision import FULL
 
 EAGER, INDUCTOR = "eager", "inductor"
@@ -61,14 +62,22 @@ def default(space: Space) -> Config:
     return _complete(space, PLAIN)
 
 
-def seeds(space: Space, *, huge: bool) -> tuple[Config, ...]:
-    """Returns the usual configs, most promising first, so that none of them is missing from a race.
+SEARCH_COST = 0.05
+"""What choosing products one by one must be expected to gain to come before the library's: it takes longer."""
+
+MUCH_SLOWER = -0.2
+"""C++ templates come last if they are expected to gain less, which is a loss: compiling them takes half a minute."""
+
+
+def seeds(space: Space, *, huge: bool, gain: ProductGain = NONE) -> tuple[Config, ...]:
+    """Returns the usual configs, so that none of them is missing from a race; those expected to `gain` most come first.
 
     Where there are huge pages, frozen weights use them: the code is the same.
     """
     frozen = PLAIN.with_value("freezing", True).with_value("pages", HUGE if huge else SMALL)
-    usual = [UNCOMPILED, frozen]
-    usual += [frozen.with_value("products", products) for products in (CHOSEN, TEMPLATE)]
+    expected = {LIBRARY: 0.0, CHOSEN: gain.chosen - SEARCH_COST, TEMPLATE: gain.template - SEARCH_COST}
+    order = sorted(expected, key=lambda products: -expected[products])
+    usual = [UNCOMPILED, *(frozen.with_value("products", products) for products in order)]
     configs = [_complete(space, config) for config in usual]
     if _has(space, "padding"):  # templates round up by themselves
         unpadded = [config for config in configs if config.get("products") in (LIBRARY, CHOSEN)]
@@ -80,6 +89,8 @@ def seeds(space: Space, *, huge: bool) -> tuple[Config, ...]:
     configs += _reduced(space, configs)
     chosen = [config for config in configs if config.get("products") == CHOSEN]
     configs += [config.with_value("wrapper", "cpp") for config in chosen[:1]]
+    if expected[TEMPLATE] < MUCH_SLOWER:
+        configs.sort(key=lambda config: config.get("products") == TEMPLATE)
     return tuple(dict.fromkeys(config for config in configs if config in space))
 
 

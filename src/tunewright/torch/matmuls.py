@@ -18,6 +18,7 @@ from tunewright.spaces.space import Space, Variant
 from tunewright.torch.inductor.gemms import LIBRARY, TEMPLATE, UNPACKED, Gemm, PreparedGemm
 from tunewright.torch.inductor.templates import OWN, OWN_SOURCE, GemmConfig
 from tunewright.torch.oracle import Expect, ExpectedTensors
+from tunewright.torch.product_shares import ProductShares
 from tunewright.torch.resolver import Resolver, host_environment
 from tunewright.torch.tensor_sets import CallArguments
 from tunewright.torch.workload import TorchWorkload
@@ -39,17 +40,20 @@ _CACHE = ("auto", "0x1x512", "0x1x0", "1x4x0", "4x2x256", "4x4x8")
 
 
 class GemmSelector:
-    """Selects the implementation of a GEMM: by an override, from the store, or tuned now."""
+    """Selects the implementation of a GEMM: by an override, from the store, or tuned now.
 
-    def __init__(self, resolver: Resolver) -> None:
-        self._resolver = resolver
+    `shares` say how the time is shared between the products of a graph; one that hardly matters is not tuned.
+    """
+
+    def __init__(self, resolver: Resolver, shares: ProductShares) -> None:
+        self._resolver, self._shares = resolver, shares
 
     def __call__(self, gemm: Gemm) -> tuple[str | GemmConfig, str]:
         """Returns the implementation, and what its kernel is named after."""
         problem = make_problem(gemm)
         rows, columns, depth = gemm.sizes
         names = [f"matmul {rows}x{columns}x{depth}", *([f"matmul {gemm.layer}"] if gemm.layer else [])]
-        decision = self._resolver(problem, names, lambda: self._evaluator(gemm))
+        decision = self._resolver(problem, names, lambda: self._evaluator(gemm), self._shares.take(gemm.sizes))
         return implementation(decision.config), self._resolver.decision_digest(problem, names)
 
     def _evaluator(self, gemm: Gemm) -> Evaluator:

@@ -89,9 +89,17 @@ class Resolver:
         lock = self.session.settings.cache_path / "leases" / "cpu.lock"
         return TorchTimingOptions(torch.get_num_threads(), sample_seconds, lock)
 
-    def __call__(self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator]) -> Decision:
-        """Returns the decision for a problem; the evaluator is only made if something is measured."""
-        decision = self._resolve(problem, names, make_evaluator)
+    def __call__(
+        self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator], effort: float = 1.0
+    ) -> Decision:
+        """Returns the decision for a problem; the evaluator is only made if something is measured.
+
+        `effort` is the share of the time left that a search may take. At 0 nothing is measured: unless something is
+        decided, the default is returned, which is no decision.
+        """
+        if effort == 0 and not self._is_decided(problem, names):
+            return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
+        decision = self._resolve(problem, names, make_evaluator, effort)
         if decision is None:
             self.missed.append(names[-1])
             return Decision(problem.key, problem.default, tier=Tier.DEFAULT)
@@ -127,8 +135,13 @@ class Resolver:
         key = decision.key if decision else problem.key
         return OVERRIDDEN if set(names) & self.overrides.used.keys() else key.digest
 
+    def _is_decided(self, problem: Problem, names: Sequence[str]) -> bool:
+        """Whether an override, another process or the store has decided a problem."""
+        known = self.overrides.config(problem, names) is not None or problem.key in self._learned
+        return known or self.session.find_decision(problem) is not None
+
     def _resolve(
-        self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator]
+        self, problem: Problem, names: Sequence[str], make_evaluator: Callable[[], Evaluator], effort: float
     ) -> Decision | None:
         if (config := self.overrides.config(problem, names)) is not None:
             return Decision(problem.key, config)
@@ -143,17 +156,17 @@ class Resolver:
             return None
         self.tuned.append(names[-1])
         self.before_search(names[-1])
-        budget, evaluator = self._make_budget(), make_evaluator()
+        budget, evaluator = self._make_budget(effort), make_evaluator()
         self._running = budget
         try:
             return session.tune_once(problem, lambda: session.tune(problem, evaluator, budget=budget, replace=False))
         finally:
             self._running = None
 
-    def _make_budget(self) -> Budget:
-        """Returns the budget of a search: no more than what the search that it is a part of can spare."""
+    def _make_budget(self, effort: float = 1.0) -> Budget:
+        """Returns the budget of a search: no more than this share of what the search around it can spare."""
         budget = Budget.parse(self.budget)
         if self._within is not None and self._within._running is not None:
-            left = max(0.0, self._within._running.left_for_part())
+            left = effort * max(0.0, self._within._running.left_for_part())
             budget.seconds = left if budget.seconds is None else min(left, budget.seconds)
         return budget

@@ -1,0 +1,109 @@
+"""What the matrix products of a graph cost, so that time is spent on those that matter."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.functional import linear
+
+from tunewright.torch.captured import CapturedGraph
+
+MIN_SHARE = 0.01
+"""A product with a smaller share of the time of all products is not tuned: the library computes it."""
+
+BALANCE = 10.0
+"""Operations that one core does while it reads a byte from memory, about: products with few rows take as long as
+reading their weights."""
+
+_PLAIN = (torch.matmul, torch.mm, operator.matmul, torch.Tensor.matmul)
+_CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
+
+Sizes = tuple[int, ...]
+"""Rows, columns and depth of a product."""
+
+
+class Product(NamedTuple):
+    """A product with a weight on the right, and about how long it takes, in bytes read from memory."""
+
+    sizes: Sizes
+    dtype: torch.dtype
+    cost: float
+
+
+class ProductShares:
+    """The shares of the products with weights in some graphs, by their sizes; equal products count together."""
+
+    def __init__(self, costs: Mapping[Sizes, float]) -> None:
+        self._total = sum(costs.values())
+        self._left = dict(costs)
+
+    @classmethod
+    def of(cls, graphs: Iterable[CapturedGraph]) -> ProductShares:
+        """Returns the shares in captured graphs, from the sizes of their products."""
+        costs: dict[Sizes, float] = {}
+        for product in (product for captured in graphs for product in find_products(captured)):
+            costs[product.sizes] = costs.get(product.sizes, 0.0) + product.cost
+        return cls(costs)
+
+    def take(self, sizes: Sizes) -> float:
+        """Returns the share of a product among those that were not taken yet; 0 if it hardly matters among all.
+
+        It is 1 for one that is not known: passes of the compiler may have changed its sizes.
+        """
+        left = sum(self._left.values())
+        cost = self._left.pop(sizes, None)
+        if cost is None:
+            return 1.0
+        return 0.0 if cost < MIN_SHARE * self._total else cost / left
+
+
+def estimate_cost(sizes: Sizes, itemsize: int) -> float:
+    """Returns about how long a product takes, in bytes read from memory."""
+    rows, columns, depth = sizes
+    return max(2 * prod(sizes) / BALANCE, itemsize * (rows * depth + depth * columns + rows * columns))
+
+
+def find_products(captured: CapturedGraph) -> Iterator[Product]:
+    """Yields the products of a graph that have a weight on the right."""
+    values = dict(zip(captured.placeholders, captured.values, strict=True))
+    weights = {captured.placeholders[i] for i in captured.weights}
+    for node in captured.graph.graph.nodes:
+        operands = _operands(node)
+        if operands is None or operands[1] not in weights:
+            continue
+        left, weight = operands[0].meta.get("example_value"), values[operands[1]]
+        if node.target is linear:
+            weight = weight.t() if weight.dim() == 2 else weight
+        shape = getattr(left, "shape", ())
+        if weight.dim() == 2 and shape and all(isinstance(size, int) for size in shape):
+            sizes = prod(shape[:-1]), int(weight.shape[1]), int(weight.shape[0])
+            yield Product(sizes, weight.dtype, estimate_cost(sizes, weight.element_size()))
+
+
+def convolution_cost(captured: CapturedGraph) -> float:
+    """Returns about how long the convolutions of a graph take, in bytes read from memory."""
+    cost = 0.0
+    for node in captured.graph.graph.nodes:
+        result = node.meta.get("example_value")
+        if node.op != "call_function" or node.target not in _CONVOLUTIONS or len(node.args) < 2:
+            continue
+        weight = node.args[1].meta.get("example_value")
+        shapes = [getattr(value, "shape", ()) for value in (result, weight)]
+        if all(shapes) and all(isinstance(size, int) for shape in shapes for size in shape):
+            cost += 2 * prod(shapes[0]) * prod(shapes[1][1:]) / BALANCE
+    return cost
+
+
+def _operands(node: Any) -> Sequence[Any] | None:
+    """Returns the operands of a product; None if the node is none."""
+    if node.op == "call_method" and node.target == "matmul":
+        return tuple(node.args[:2])
+    if node.op != "call_function":
+        return None
+    if node.target is linear or node.target in _PLAIN:
+        return tuple(node.args[:2])
+    return tuple(node.args[1:3]) if node.target is torch.addmm else None
