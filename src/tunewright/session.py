@@ -307,12 +307,12 @@ class Session:
         """Returns the search: incumbent, seeds and configs of related keys first, then the strategy's proposals."""
         make, rng = plugins.load("strategies", self.settings.strategy), np.random.default_rng(self.settings.seed)
         strategy = make(problem.space, rng)
-        prior, related_configs = collect_prior(self.store, problem)
+        related = collect_prior(self.store, problem)
         if isinstance(strategy, AcceptsPrior):
-            strategy.inform(prior)
+            strategy.inform(related.prior)
         strategy = self.wrap_strategy(problem.space, strategy)
         incumbents = () if incumbent is None else (incumbent,)
-        problem = msgspec.structs.replace(problem, seeds=(*incumbents, *problem.seeds, *related_configs))
+        problem = msgspec.structs.replace(problem, seeds=(*incumbents, *related.order_seeds(problem.seeds)))
         isolated = self.settings.pool_name != "serial" or getattr(attempt, "is_isolated", False)
         journal = Journal(self.store, problem, self.emit, fresh=fresh, marks=self._marks, isolated=isolated)
         return Search(problem, strategy, budget, StoppingRule(strategy, self.settings.min_expected_gain), journal)

@@ -234,7 +234,7 @@ def test_a_malformed_prior_is_left_out(tmp_path) -> None:
     store = SqliteStore(tmp_path / "store.sqlite")
     space = tw.Space(tw.Knob("tile", [8, 64]))
     problem = tw.model.decision.Problem(other_key(source="else"), space, Config(tile=8))
-    assert collect_prior(store, problem)[1] == ()
+    assert collect_prior(store, problem)[1:] == ((), ())
 
 
 def test_a_malformed_pending_write_holds_up_no_other(caplog) -> None:

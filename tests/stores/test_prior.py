@@ -34,10 +34,10 @@ def test_the_nearest_journals_are_the_prior_and_their_choices_the_seeds() -> Non
         store.record(key, [timed(tile, 1 + abs(tile - best)) for tile in range(1, 20)])
         store.put(Decision(key, Config(tile=best)))
     store.record(other(kernel="another"), [timed(tile, 1) for tile in range(1, 20)])
-    prior, seeds = collect_prior(store, PROBLEM)
+    prior, other_source, seeds = collect_prior(store, PROBLEM)
     assert [len(source.trials) for source in prior.sources] == [19, 19]
     assert "toolchain" in prior.sources[0].name
-    assert seeds == (Config(tile=5), Config(tile=7))
+    assert (other_source, seeds) == ((), (Config(tile=5), Config(tile=7)))
 
 
 def test_a_journal_of_a_few_trials_or_of_other_knobs_is_no_source() -> None:
@@ -45,9 +45,19 @@ def test_a_journal_of_a_few_trials_or_of_other_knobs_is_no_source() -> None:
     store.record(other(source="a"), [timed(tile, 1) for tile in (1, 2)])
     store.record(other(source="b"), [Trial(Config(unroll=i), Timing((1.0,))) for i in range(20)])
     store.put(Decision(other(source="b"), Config(unroll=3)))
-    prior, seeds = collect_prior(store, PROBLEM)
+    prior, other_source, seeds = collect_prior(store, PROBLEM)
     assert not prior.sources
+    assert not other_source
     assert not seeds
+
+
+def test_what_was_chosen_for_another_source_alone_is_told_apart() -> None:
+    store = MemoryStore()
+    store.record(other(source="edited"), [timed(9, 1)])
+    store.put(Decision(other(source="edited"), Config(tile=9)))
+    store.record(other(toolchain={"gcc": "99"}), [timed(5, 1)])
+    store.put(Decision(other(toolchain={"gcc": "99"}), Config(tile=5)))
+    assert collect_prior(store, PROBLEM)[1:] == ((Config(tile=9),), (Config(tile=5),))
 
 
 def test_what_seeds_saved_is_told() -> None:
@@ -100,6 +110,16 @@ def test_seeds_are_tried_first_and_reported() -> None:
     tried = [trial.config["tile"] for trial in own.store.trials(decision.key)]
     assert tried[:3] == [1, 20, 21]
     assert any("seeds" in note for note in decision.evidence.notes)
+
+
+def test_what_was_chosen_before_the_source_changed_is_tried_before_seeds() -> None:
+    key = kernel(Session(store=MemoryStore(), pool="serial", trials=1)).decide().key
+    edited = Session(store=MemoryStore(), pool="serial", trials=4, strategy="random")
+    for old, best in (({"source": "before"}, 9), ({"toolchain": {"gcc": "99"}}, 5)):
+        edited.store.record(msgspec.structs.replace(key, **old), [timed(best, 1)])
+        edited.store.put(Decision(msgspec.structs.replace(key, **old), Config(tile=best)))
+    decision = kernel(edited, seeds=[{"tile": 20}]).decide()
+    assert [trial.config["tile"] for trial in edited.store.trials(decision.key)][:4] == [1, 9, 20, 5]
 
 
 def test_seeds_come_from_lists_files_and_functions(tmp_path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tunewright.errors import StoreError
 from tunewright.lazy_logging import LazyLogger
@@ -24,11 +25,24 @@ NEAREST_SEEDS = 3
 """How many of the nearest decisions are tried first."""
 
 
-def collect_prior(store: Store, problem: Problem) -> tuple[Prior, tuple[Config, ...]]:
-    """Returns trials of the same kernel under other keys, nearest first, and the configs that were chosen there.
+class Related(NamedTuple):
+    """Trials of the same kernel under other keys, nearest first, and the configs that were chosen there.
 
-    Reads the keys of one kernel and the journals of the few nearest.
+    `other_source` are those of keys that differ in the source alone: the kernel before it was edited, or a graph of
+    another model that is called in the same way. `near` are the others.
     """
+
+    prior: Prior = Prior()
+    other_source: tuple[Config, ...] = ()
+    near: tuple[Config, ...] = ()
+
+    def order_seeds(self, seeds: Sequence[Config]) -> tuple[Config, ...]:
+        """Returns the seeds after what was chosen for another source: that was chosen for the same call here."""
+        return *self.other_source, *seeds, *self.near
+
+
+def collect_prior(store: Store, problem: Problem) -> Related:
+    """Returns what is stored under keys that are near. Reads the keys of one kernel and the journals of the nearest."""
     try:
         keys = [key for key in store.keys(problem.key.kernel) if key != problem.key]
         keys.sort(key=lambda key: (*key_distance(problem.key, key), key.digest))
@@ -40,11 +54,13 @@ def collect_prior(store: Store, problem: Problem) -> tuple[Prior, tuple[Config, 
             if sum(trial.works for trial in trials) >= MIN_TRIALS:
                 sources.append(Source(", ".join(problem.key.differences(key)), trials))
         nearest = RecordReader("the store").readable(store.get_many(keys[:NEAREST_SEEDS]))
-        seeds = [nearest[key].config for key in keys[:NEAREST_SEEDS] if key in nearest]
+        known = [key for key in keys[:NEAREST_SEEDS] if key in nearest and nearest[key].config in problem.space]
     except StoreError as error:
         log.warning("%s: the search starts without a prior, the store cannot be read: %s", problem.key.kernel, error)
-        return Prior(), ()
-    return Prior(sources), tuple(dict.fromkeys(seed for seed in seeds if seed in problem.space))
+        return Related()
+    same = [key for key in known if set(problem.key.differences(key)) == {"source"}]
+    chosen = [tuple(nearest[key].config for key in keys) for keys in (same, [key for key in known if key not in same])]
+    return Related(Prior(sources), *(tuple(dict.fromkeys(configs)) for configs in chosen))
 
 
 def describe_seed_benefit(seeds: Sequence[Config], trials: Sequence[Trial]) -> str | None:

@@ -84,7 +84,7 @@ class GraphBuilder:
         overrides = self._parts.overrides.patterns
         if any(map(callable, own)) or not all(pattern.startswith("graph ") for pattern in overrides):
             return None
-        decided_by = self._resolver.decision_digest(problem, [name])
+        decided_by = self._resolver.decision_digest(problem.key, [name])
         return FrozenCode(self._captured, frozen, settings, [problem.key.digest, str(config), decided_by])
 
     def _compile_frozen(self, frozen: FrozenGraph, config: Config, compile_module: Any) -> CompiledGraph:
@@ -111,7 +111,7 @@ class GraphBuilder:
         chosen = config["products"] == graph_space.CHOSEN
         selector = GemmSelector(self._parts, ProductShares.of([self._captured]))
         with held_state() as state, gemms.select_gemms(selector) if chosen else nullcontext():
-            decided_by = self._resolver.decision_digest(problem, [name])
+            decided_by = self._resolver.decision_digest(problem.key, [name])
             return graphs.compile_graph(module, inputs, self._settings(state, config), decided_by)
 
     def _settings(self, state: ProcessState, config: Config) -> dict[str, Any]:

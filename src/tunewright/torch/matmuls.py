@@ -54,7 +54,7 @@ class GemmSelector:
         rows, columns, depth = gemm.sizes
         names = [f"matmul {rows}x{columns}x{depth}", *([f"matmul {gemm.layer}"] if gemm.layer else [])]
         decision = self._resolver(problem, names, lambda: self._evaluator(gemm), self._shares.take(gemm.sizes))
-        return implementation(decision.config), self._resolver.decision_digest(problem, names)
+        return implementation(decision.config), self._resolver.decision_digest(decision.key, names)
 
     def _evaluator(self, gemm: Gemm) -> Evaluator:
         call = CallArguments(gemm.values, gemm.constant, outputs=frozenset({len(gemm.values) - 1}), structured=False)

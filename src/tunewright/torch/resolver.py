@@ -129,10 +129,8 @@ class Resolver:
             self.decisions |= {name: decision for name, decision in found.items() if decision}
         return same
 
-    def decision_digest(self, problem: Problem, names: Sequence[str]) -> str:
+    def decision_digest(self, key: Key, names: Sequence[str]) -> str:
         """Returns what kernels are named after: the digest of the decided key, or that an override decided."""
-        decision = self.decisions.get(names[-1])
-        key = decision.key if decision else problem.key
         return OVERRIDDEN if set(names) & self.overrides.used.keys() else key.digest
 
     def _is_decided(self, problem: Problem, names: Sequence[str]) -> bool:
