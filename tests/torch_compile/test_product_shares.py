@@ -73,6 +73,13 @@ def test_a_product_whose_sizes_are_not_known_may_take_all_the_time() -> None:
     assert shares.take((8, 8, 8)) == 1
 
 
+def test_a_product_that_hardly_matters_is_not_tuned_with_another_epilogue_either() -> None:
+    shares = ProductShares({(2, 8, 8): 1.0, (8, 8, 8): 1000.0, (16, 8, 8): 2999.0})
+    assert [shares.take((2, 8, 8)) for _ in range(3)] == [0, 0, 0]
+    assert [shares.take((8, 8, 8)) for _ in range(2)] == pytest.approx([1000 / 3999, 1 / 4])
+    assert [shares.take((16, 8, 8)) for _ in range(2)] == pytest.approx([1, 2999 / 4000])
+
+
 def test_products_of_inputs_alone_do_not_count() -> None:
     graphs = captured(lambda x, y: x @ y, torch.randn(8, 8), torch.randn(8, 8))
     assert ProductShares.of(graphs)._left == {}

@@ -38,8 +38,7 @@ class ProductShares:
     """The shares of the products with weights in some graphs, by their sizes; equal products count together."""
 
     def __init__(self, costs: Mapping[Sizes, float]) -> None:
-        self._total = sum(costs.values())
-        self._left = dict(costs)
+        self._costs, self._left = costs, dict(costs)
 
     @classmethod
     def of(cls, graphs: Iterable[CapturedGraph]) -> ProductShares:
@@ -52,13 +51,16 @@ class ProductShares:
     def take(self, sizes: Sizes) -> float:
         """Returns the share of a product among those that were not taken yet; 0 if it hardly matters among all.
 
-        It is 1 for one that is not known: passes of the compiler may have changed its sizes.
+        It is 1 for one that is not known: passes of the compiler may have changed its sizes. One that was taken before,
+        with another bias or epilogue, has its share of all.
         """
-        left = sum(self._left.values())
-        cost = self._left.pop(sizes, None)
+        cost = self._costs.get(sizes)
         if cost is None:
             return 1.0
-        return 0.0 if cost < MIN_SHARE * self._total else cost / left
+        total = sum(self._costs.values())
+        left = sum(self._left.values()) if sizes in self._left else total
+        self._left.pop(sizes, None)
+        return 0.0 if cost < MIN_SHARE * total else cost / left
 
 
 def estimate_cost(sizes: Sizes, itemsize: int) -> float:
