@@ -104,6 +104,30 @@ def test_random_results_are_left_to_pytorch(capture):
     assert capture(mlp(8, 16, 4), torch.randn(3, 8)).why_untunable == ""
 
 
+@pytest.mark.parametrize(
+    ("fn", "runs"),
+    [
+        (lambda x: x.relu() + 1, 1),
+        (lambda x: nn.functional.dropout(x, 0.5, training=False), 1),
+        (lambda x: x + 0 * torch.rand_like(x), 2),
+        (lambda x: x + torch.zeros_like(torch.empty_like(x)), 2),
+        (lambda x: x + x.new_empty(3).fill_(1), 2),
+    ],
+    ids=["plain", "dropout that is off", "draws, and is the same", "empty", "a method that is empty"],
+)
+def test_a_graph_runs_twice_only_if_it_may_vary(fn, runs, monkeypatch) -> None:
+    graph, counted = CapturedGraph(torch.fx.symbolic_trace(fn), [torch.ones(3)]), []
+    run = graph._run
+    monkeypatch.setattr(graph, "_run", lambda seed: counted.append(seed) or run(seed))
+    assert graph.why_untunable == ""
+    assert len(counted) == runs
+
+
+def test_what_is_no_number_is_left_to_pytorch() -> None:
+    nothing = CapturedGraph(torch.fx.symbolic_trace(lambda x: x / 0), [torch.zeros(3)])
+    assert "not numbers" in nothing.why_untunable
+
+
 def test_the_same_graph_has_the_same_key_whatever_the_weights_and_names(capture):
     x = torch.randn(3, 8)
     one, other = (make_problem(capture(mlp(8, 16, 4), x), {}).key for _ in range(2))

@@ -340,3 +340,17 @@ def test_a_model_is_compiled_once_for_all_processes(make, options, dtype, monkey
         compiled_again, _ = call_anew(model, x, **options)
         model[0].weight.mul_(2)
         torch.testing.assert_close(compiled_again(x), model(x), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "buf2 = torch.ops.mkl._mkl_linear.default(reinterpret_tensor(buf1, (4, 2)), packed, weight, None, 4)",
+        "aoti_torch_cpu__mkl_linear(buf1, packed, weight, 0, 4L, &buf2_handle)",
+    ],
+    ids=["Python", "C++"],
+)
+def test_weights_that_mkl_has_packed_are_not_read(call) -> None:
+    made = {"packed": torch.ones(2), "weight": torch.ones(3), "table": torch.ones(4), "count": 3}
+    assert [len(tensor) for tensor in constants.tensors_read(call, made)] == [2, 4]
+    assert [len(tensor) for tensor in constants.tensors_read("", made)] == [2, 3, 4]

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,6 +19,14 @@ from tunewright.torch.reduced_precision import MAX_ERROR, can_reduce, reduce_pro
 from tunewright.torch.tensor_sets import CallArguments, can_be_copied, version_of
 
 NEEDS_GRADIENTS = "it needs gradients"
+
+
+class _Run(NamedTuple):
+    """What a graph did when it ran: its results, the numbers of the inputs written to, whether it drew at random."""
+
+    results: list[Any]
+    written: frozenset[int]
+    drew: bool
 
 
 class CapturedGraph:
@@ -46,14 +54,15 @@ class CapturedGraph:
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors):
             return "it has subclasses of tensors"
         try:
-            (first, written), (second, _) = (self._run(seed) for seed in (1, 2))
+            first = self._run(seed=1)
+            second = self._run(seed=2) if first.drew or self._may_vary else first
         except REFUSALS as error:
             return f"it cannot be run by itself: {type(error).__name__}"
-        same = len(first) == len(second) and all(map(torch.equal, first, second))
+        same = len(first.results) == len(second.results) and all(map(torch.equal, first.results, second.results))
         if not same:
             return "its results are random, or not numbers"
-        self.written = written
-        return "" if all(can_be_copied(self.values[i]) for i in written) else "it writes to what cannot be copied"
+        self.written = first.written
+        return "" if all(can_be_copied(self.values[i]) for i in self.written) else "it writes to what cannot be copied"
 
     def _gradient_problem(self) -> str:
         """Returns why gradients keep the graph from being tuned; empty if they do not."""
@@ -64,16 +73,25 @@ class CapturedGraph:
     @cached_property
     def written(self) -> frozenset[int]:
         """The numbers of the inputs that the graph writes to."""
-        return self._run(seed=1)[1]
+        return self._run(seed=1).written
 
-    def _run(self, seed: int) -> tuple[list[Any], frozenset[int]]:
-        """Runs the graph on copies of its inputs; returns the results, and the numbers of the inputs written to."""
+    @property
+    def _may_vary(self) -> bool:
+        """Whether results may differ although no random numbers are drawn: from memory that nobody has written."""
+        names = [node.target for node in self.graph.graph.nodes if node.op == "call_method"]
+        return self.training or bool(self.foreign) or any("empty" in name for name in (*self.called, *names))
+
+    def _run(self, seed: int) -> _Run:
+        """Runs the graph on copies of its inputs."""
         values = clone_tensors(self.values)
         before = [version_of(value) for value in values]
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
+            state = torch.get_rng_state()
             results = tensors_in(self.launch(self.graph)(*values))
-        return results, frozenset(i for i, value in enumerate(values) if version_of(value) != before[i])
+            drew = not torch.equal(state, torch.get_rng_state())
+        written = frozenset(i for i, value in enumerate(values) if version_of(value) != before[i])
+        return _Run(results, written, drew)
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
@@ -199,6 +217,11 @@ class CapturedGraph:
         modules = [node.target for node in self.graph.graph.nodes if node.op == "call_module"]
         return [*dict.fromkeys(map(graphs.qualified_name, functions)), *modules]
 
+    @property
+    def foreign(self) -> list[str]:
+        """The functions among them that are not PyTorch's or Python's own."""
+        return [name for name in self.called if not _is_known(name)]
+
     @cached_property
     def _in_reduced_precision(self) -> list[CompiledGraph]:
         """The graph in eager mode, with its products in each of the reduced precisions that are allowed."""
@@ -262,6 +285,13 @@ class FrozenGraph:
             return compiled(*[arguments[i] for i in free])
 
         return call
+
+
+def _is_known(name: str) -> bool:
+    """Whether the name of a function means the same code in every process with this PyTorch."""
+    if name.startswith("torch.ops."):
+        return name.split(".")[2] in ("aten", "prims", "mkldnn", "quantized")
+    return name.partition(".")[0] in ("torch", "_operator", "builtins", "math")
 
 
 def _storage(tensor: Any) -> int:

@@ -128,7 +128,7 @@ class FrozenCode:
 
     def _contents(self, code: LoadedCode, parts: Mapping[str, PartDecision]) -> list[bytes | memoryview]:
         """Returns what is written for a graph: a header, and the bytes of its constants."""
-        source = code.path.read_text()
+        source = code.source
         described, pieces = constants.describe_constants(source, code.constants, self._weights)
         isa = InstructionSet.picked(self._settings)
         checked = constants.hash_pieces([source.encode(), *pieces])
@@ -150,7 +150,7 @@ class FrozenCode:
         constants.bytes_of(block, header.size)[:] = stored
         made = constants.make_constants(header.constants, self._weights, block)
         if huge:
-            huge_pages.move_to_huge_pages(made.values())
+            huge_pages.move_to_huge_pages(constants.tensors_read(header.source, made))
         call = compiled_code.load_code(header.source, made, self._settings, header.isa)
 
         def compiled(*inputs: Any, _memory: torch.Tensor = block) -> tuple[Any, ...]:  # packed constants lie in it
@@ -209,14 +209,7 @@ def _find_obstacle(captured: CapturedGraph) -> str:
     tensors = [value for value in free if isinstance(value, torch.Tensor)]
     if len({tensor.untyped_storage().data_ptr() for tensor in tensors}) < len(tensors):
         return "its inputs share memory"
-    return next((f"it calls {name}" for name in captured.called if not _is_known(name)), "")
-
-
-def _is_known(name: str) -> bool:
-    """Whether the name of a function means the same code in every process with this PyTorch."""
-    if name.startswith("torch.ops."):
-        return name.split(".")[2] in ("aten", "prims", "mkldnn", "quantized")
-    return name.partition(".")[0] in ("torch", "_operator", "builtins", "math")
+    return next((f"it calls {name}" for name in captured.foreign), "")
 
 
 @cache

@@ -17,7 +17,7 @@ from tunewright.spaces.config import VARIANT, Config
 from tunewright.torch import graph_space, padding
 from tunewright.torch.captured import CapturedGraph, FrozenGraph
 from tunewright.torch.frozen_code import FrozenCode
-from tunewright.torch.inductor import compiled_code, gemms, graphs, huge_pages
+from tunewright.torch.inductor import compiled_code, constants, gemms, graphs, huge_pages
 from tunewright.torch.inductor.compiled_code import LoadedCode
 from tunewright.torch.inductor.graphs import CompiledGraph
 from tunewright.torch.matmuls import GemmSelector
@@ -60,7 +60,8 @@ class GraphBuilder:
         with compiled_code.capture_code() as codes:
             compiled = frozen.bind(self._compile_frozen(frozen, config, compile_module), recompile)
         if huge:
-            huge_pages.move_to_huge_pages([tensor for code in codes for tensor in code.tensors])
+            read = (tensor for code in codes for tensor in constants.tensors_read(code.source, code.constants))
+            huge_pages.move_to_huge_pages(read)
         if kept is not None:
             self._built[compiled] = kept, codes
         return compiled

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 
 from tunewright.errors import BackendError
 from tunewright.torch.inductor.adapter import hook
@@ -32,9 +31,9 @@ class LoadedCode:
     constants: Mapping[str, Any]
 
     @property
-    def tensors(self) -> list[torch.Tensor]:
-        """The constants that are tensors."""
-        return [value for value in self.constants.values() if isinstance(value, torch.Tensor)]
+    def source(self) -> str:
+        """What PyTorch has generated."""
+        return self.path.read_text()
 
 
 @contextmanager

@@ -97,6 +97,12 @@ def make_constants(
     return {name: made[name] for name in described}
 
 
+def tensors_read(source: str, constants: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Returns the constants that are tensors and that code reads: of what MKL has packed, the packed ones alone."""
+    packed = {weight for _, weight, _ in _MKL_CALL.findall(source)}
+    return [value for name, value in constants.items() if isinstance(value, torch.Tensor) and name not in packed]
+
+
 def layout_of(tensor: torch.Tensor, start: int) -> TensorLayout:
     """Returns how a tensor lies in a block, from `start`."""
     dtype, sizes = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
