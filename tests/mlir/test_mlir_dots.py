@@ -8,10 +8,11 @@ pytest.importorskip("torch_mlir")
 from mlir_runs import dtype_of, ran
 
 from tunewright.errors import BackendError, ScheduleError, SignatureError
-from tunewright.mlir import Mlir, backend, compiler, dot_plans, payloads
-from tunewright.mlir.dot_blocks import DotBlock, interleaving, tile_block, vector_block
-from tunewright.mlir.dot_plans import dot_plan
-from tunewright.mlir.models import kernel_source, random_arrays, read_file
+from tunewright.mlir import Mlir, backend, compiler, dot_blocks, dot_plans, payloads
+from tunewright.mlir.dot_blocks import DotBlock, tile_block, vector_block
+from tunewright.mlir.dot_copies import interleaving, transposing
+from tunewright.mlir.dot_plans import dot_plan, plan_for
+from tunewright.mlir.models import kernel_source, random_arrays, read_file, read_model
 from tunewright.mlir.payload import PayloadBuilder
 from tunewright.mlir.processor import has_dot_tiles, has_dot_vectors
 from tunewright.mlir.script import TransformScript
@@ -80,9 +81,64 @@ def test_every_structure_of_a_narrow_product_is_right(name, tmp_path) -> None:
         assert is_right(payload, plan, config, tmp_path), config
 
 
-@pytest.mark.parametrize("name", ["bf16, bias, relu", "int8, a batch that nothing divides"])
-def test_threads_share_the_blocks_and_the_copies_of_a_narrow_product(name, tmp_path) -> None:
-    payload = NARROW[name]
+def odd_sizes():
+    """Payloads of random sizes up to 90, most of which no block divides."""
+    rng = np.random.default_rng(33)
+    for number in range(6):
+        rows, columns, terms = (int(size) for size in rng.integers(1, 91, size=3))
+        element = ("bf16", "i8")[number % 2]
+        if number < 4:
+            yield payloads.matmul(rows, columns, terms, element=element)
+        else:
+            yield payloads.batch_matmul(2, rows, columns, terms, element=element)
+    yield payloads.matmul(61, 32, 70, bias=True, after="relu", element="bf16")
+
+
+@pytest.mark.parametrize("payload", list(odd_sizes()), ids=lambda one: "x".join(map(str, one.sizes.values())))
+def test_products_of_any_odd_sizes_are_right(payload, tmp_path) -> None:
+    plan, rows = dot_plan(payload), payload.sizes["M"]
+    found = {}
+    for config in plan.space.sample(np.random.default_rng(1), 200):
+        if config[VARIANT].startswith(STARTS):
+            found.setdefault((config[VARIANT], rows % config["mr"] > 0), config)
+    assert bool(found) == any(map(has_dot_vectors, ("bf16", "i8")))
+    for config in found.values():
+        assert is_right(payload, plan, config, tmp_path), config
+
+
+@pytest.mark.skipif(not has_dot_tiles("bf16"), reason="no tile registers")
+def test_the_last_rows_use_tiles_as_the_others_do(tmp_path) -> None:
+    payload = payloads.matmul(61, 32, 70, element="bf16")
+    plan = dot_plan(payload)
+    config = {VARIANT: "tiles rows", "mr": 32, "nr": 32}
+    with_blocks, blocks = compiler.insert_dot_blocks, []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(compiler, "insert_dot_blocks", lambda *given: blocks.append(with_blocks(*given)))
+        assert is_right(payload, plan, config, tmp_path)
+    assert blocks == [2], "the copy into panels and the block, whose rows are 32 or 29"
+
+
+def test_every_block_fits_the_tile_registers() -> None:
+    for rows in (16, 61, 77, 96, 500):
+        plan = dot_plan(payloads.matmul(rows, 96, 500, element="bf16"))
+        for config in plan.space:
+            if config[VARIANT].startswith("tiles"):
+                for high in filter(None, (config["mr"], rows % config["mr"])):
+                    heights = {count for _, count in dot_blocks._row_tiles(high)}
+                    tiles, panels = -(-high // 16), config["nr"] // 16
+                    assert tiles * panels + panels + len(heights) <= 8, config
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        NARROW["bf16, bias, relu"],
+        NARROW["int8, a batch that nothing divides"],
+        payloads.matmul(61, 32, 70, element="bf16"),
+    ],
+    ids=["bf16, bias, relu", "int8, a batch that nothing divides", "bf16, uneven rows and terms"],
+)
+def test_threads_share_the_blocks_and_the_copies_of_a_narrow_product(payload, tmp_path) -> None:
     plan = dot_plan(payload, threads=2)
     for config in one_of_each(plan).values():
         if config[VARIANT].startswith(STARTS):
@@ -169,6 +225,9 @@ def test_blocks_are_valid_for_any_rows_and_terms() -> None:
                 compiler.check_payload(vector_block(block))
     types = ("memref<3x7x2x5x16xbf16>", "memref<3x5x7x16x2xbf16>")
     compiler.check_payload(interleaving("copy", types, (3, 5, 7, 16, 2), "bf16"))
+    for groups in (7, 16, 37):
+        types = (f"memref<3x5x16x{groups}x4xi8>", f"memref<3x5x{groups}x16x4xi8>")
+        compiler.check_payload(transposing("copy", types, (3, 5, groups, 16, 4), "i8"))
 
 
 @pytest.mark.skipif(not has_dot_tiles("bf16"), reason="no tile registers")
@@ -255,3 +314,66 @@ def test_an_exported_product_of_bfloat16_is_tuned_from_its_file(tmp_path) -> Non
         found = ran(payload, plan, [a, b, bias], config, tmp_path).astype(np.float64)
         assert np.abs(found - right).max() <= right.max() / 64, config
     assert made["model"].default == {VARIANT: "as written"}
+
+
+LINEAR = """
+func.func @model(%a: tensor<{batch}{rows}x{terms}x{element}>, %w: tensor<{batch}{columns}x{terms}x{element}>)
+    -> tensor<{batch}{rows}x{columns}x{sums}> {{
+  %zero = arith.constant {zero} : {sums}
+  %e = tensor.empty() : tensor<{batch}{terms}x{columns}x{element}>
+  %t = linalg.transpose ins(%w : tensor<{batch}{columns}x{terms}x{element}>)
+    outs(%e : tensor<{batch}{terms}x{columns}x{element}>) permutation = {order}
+  %0 = tensor.empty() : tensor<{batch}{rows}x{columns}x{sums}>
+  %1 = linalg.fill ins(%zero : {sums}) outs(%0 : tensor<{batch}{rows}x{columns}x{sums}>)
+    -> tensor<{batch}{rows}x{columns}x{sums}>
+  %2 = linalg.{product}
+    ins(%a, %t : tensor<{batch}{rows}x{terms}x{element}>, tensor<{batch}{terms}x{columns}x{element}>)
+    outs(%1 : tensor<{batch}{rows}x{columns}x{sums}>) -> tensor<{batch}{rows}x{columns}x{sums}>
+  return %2 : tensor<{batch}{rows}x{columns}x{sums}>
+}}
+"""
+
+
+def linear(rows, columns, terms, element, batch=""):
+    """A product whose right operand is transposed before it."""
+    plain = {"rows": rows, "columns": columns, "terms": terms, "element": element, "batch": batch}
+    sums = {"sums": "f32", "zero": "0.0"} if element == "bf16" else {"sums": "i32", "zero": "0"}
+    kind = {"product": "batch_matmul", "order": "[0, 2, 1]"} if batch else {"product": "matmul", "order": "[1, 0]"}
+    return read_model(LINEAR.format(**plain, **sums, **kind))
+
+
+@pytest.mark.skipif(not has_dot_vectors("bf16"), reason="no dot-product instructions")
+@pytest.mark.parametrize(
+    "payload",
+    [
+        linear(32, 48, 64, "bf16"),
+        linear(13, 50, 71, "bf16"),
+        linear(5, 16, 9, "bf16"),
+        linear(20, 33, 150, "i8"),
+        linear(9, 20, 22, "bf16", batch="3x"),
+    ],
+    ids=["even", "odd", "few terms", "int8", "batch"],
+)
+def test_products_with_transposed_weights_use_the_instructions(payload, tmp_path) -> None:
+    plan = plan_for(payload)
+    found = one_of_each(plan)
+    assert any(name.startswith("dots") for name in found)
+    a, w = list(arrays(payload))[:2]
+    wide = np.int64 if a.dtype == np.int8 else np.float64
+    right = a.astype(wide) @ np.swapaxes(w.astype(wide), -1, -2)
+    for config in found.values():
+        out = ran(payload, plan, [a, w], config, tmp_path).astype(wide)
+        assert np.abs(out - right).max() <= (0 if wide is np.int64 else np.abs(right).max() / 256 + 1e-3), config
+
+
+def test_a_product_with_another_transpose_has_the_plan_of_any_operations(monkeypatch) -> None:
+    text = LINEAR.replace("ins(%a, %t :", "ins(%t, %a :")
+    square = text.format(rows=16, columns=16, terms=16, element="bf16", batch="", sums="f32", zero="0.0",
+                         product="matmul", order="[1, 0]")  # fmt: skip
+    with pytest.raises(ScheduleError, match="whose right operand is transposed"):
+        dot_plan(read_model(square))
+    for name in ("has_dot_tiles", "has_dot_vectors"):
+        monkeypatch.setattr(dot_plans, name, lambda element: False)
+    with pytest.raises(ScheduleError, match="no instructions"):
+        dot_plan(linear(16, 16, 16, "bf16"))
+    assert "as written" in plan_for(linear(16, 16, 16, "bf16")).structures

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 LANES = 16
@@ -24,7 +24,8 @@ class DotBlock:
     """A block of a product: c[row, panel, column] += a[row, group, term] b[panel, group, column, term].
 
     `types` are those of the memrefs; one without rows, or without panels, has only one. A group is as many terms as one
-    sum of an instruction takes: 2 of bf16, 4 of int8. With `clears`, c starts from zero.
+    sum of an instruction takes: 2 of bf16, 4 of int8. With `clears`, c starts from zero. A `separate` block is not
+    inlined: tile registers have one shape each in a function.
     """
 
     name: str
@@ -36,6 +37,7 @@ class DotBlock:
     has_rows: bool = True
     has_panels: bool = True
     clears: bool = False
+    separate: bool = False
 
     @property
     def terms(self) -> int:
@@ -64,13 +66,15 @@ class DotBlock:
         """Returns a private function of the three arrays."""
         numbers = {0, 1, LANES, self.groups, self.groups // LANES * LANES, *range(self.rows), *range(self.panels)}
         constants = [f"%n{number} = arith.constant {number} : index" for number in sorted(numbers)]
-        return _function(self.name, dict(zip("abc", self.types, strict=True)), [*constants, *lines])
+        return function_text(self.name, dict(zip("abc", self.types, strict=True)), [*constants, *lines], self.separate)
 
 
-def _function(name: str, arguments: dict[str, str], lines: Sequence[str]) -> str:
+def function_text(name: str, arguments: dict[str, str], lines: Sequence[str], separate: bool = False) -> str:
+    """Returns a private function; a `separate` one is not inlined."""
     heads = ", ".join(f"%{argument}: {kind}" for argument, kind in arguments.items())
     body = "\n".join(f"  {line}" for line in lines)
-    return f"func.func private @{name}({heads}) {{\n{body}\n  return\n}}\n"
+    options = "attributes {no_inline, llvm.no_inline} " if separate else ""
+    return f"func.func private @{name}({heads}) {options}{{\n{body}\n  return\n}}\n"
 
 
 def _row_tiles(rows: int) -> list[tuple[int, int]]:
@@ -88,7 +92,7 @@ def _strides(array: str, kind: str, element: str, rank: int) -> str:
     return f"{names} = memref.extract_strided_metadata %{array} : {kind} -> {results}"
 
 
-def _flattened(array: str, kind: str, shape: Sequence[int], element: str) -> tuple[list[str], str]:
+def flattened(array: str, kind: str, shape: Sequence[int], element: str) -> tuple[list[str], str]:
     """Returns the operations that join the last two dimensions, as `%a_flat` or `%b_flat`, and the type of that."""
     *around, width, terms = shape
     rank, size = len(shape), width * terms
@@ -104,8 +108,22 @@ def _flattened(array: str, kind: str, shape: Sequence[int], element: str) -> tup
 
 
 def tile_block(block: DotBlock) -> str:
-    """Returns the function that computes a block in tiles: sums stay in tile registers over all terms."""
-    rows, whole = _row_tiles(block.rows), block.groups // LANES * LANES
+    """Returns the function that computes a block in tiles: sums stay in tile registers over all terms.
+
+    Groups that fill no tile have tiles of other shapes, so a separate function adds them.
+    """
+    whole = block.groups // LANES * LANES
+    if whole in (0, block.groups):
+        return _tiles(block, 0, block.groups)
+    most = replace(block, name=f"{block.name}_whole", separate=False)
+    rest = replace(block, name=f"{block.name}_rest", clears=False, separate=True)
+    calls = [f"func.call @{part.name}(%a, %b, %c) : ({', '.join(part.types)}) -> ()" for part in (most, rest)]
+    return _tiles(most, 0, whole) + _tiles(rest, whole, block.groups) + block.function(calls)
+
+
+def _tiles(block: DotBlock, start: int, end: int) -> str:
+    """Returns the function that adds some groups of a block in tiles: whole tiles of them, or less than one."""
+    rows = _row_tiles(block.rows)
     sums = [(i, j) for i in range(len(rows)) for j in range(block.panels)]
     kinds = {i: f"!x86.amx.tile<{count}x{LANES}x{block.sums}>" for i, (_, count) in enumerate(rows)}
     lines = [
@@ -115,22 +133,22 @@ def tile_block(block: DotBlock) -> str:
     ]
     places = {(i, j): block.result(rows[i][0], j) for i, j in sums}
     for i, j in sums:
-        start = "zero" if block.clears else f"load {places[i, j]}, %c_stride0 : {block.types[2]} into"
-        lines.append(f"%sum{i}_{j} = x86.amx.tile_{start}{' :' if block.clears else ''} {kinds[i]}")
-    last = {at: f"%sum{at[0]}_{at[1]}" for at in sums}
-    if whole:
+        first = "zero" if block.clears else f"load {places[i, j]}, %c_stride0 : {block.types[2]} into"
+        lines.append(f"%sum{i}_{j} = x86.amx.tile_{first}{' :' if block.clears else ''} {kinds[i]}")
+    if end - start < LANES:
+        lines += _tile_products(block, (f"%n{start}", end - start), {at: f"%sum{at[0]}_{at[1]}" for at in sums}, "end")
+        last = {at: f"%end{at[0]}_{at[1]}" for at in sums}
+    else:
         types = ", ".join(kinds[i] for i, _ in sums)
-        carried = ", ".join(f"%at{i}_{j} = {last[i, j]}" for i, j in sums)
+        carried = ", ".join(f"%at{i}_{j} = %sum{i}_{j}" for i, j in sums)
         lines += [
-            f"%looped:{len(sums)} = scf.for %k = %n0 to %n{whole} step %n{LANES} iter_args({carried}) -> ({types}) {{",
+            f"%looped:{len(sums)} = scf.for %k = %n{start} to %n{end} step %n{LANES} "
+            f"iter_args({carried}) -> ({types}) {{",
             *_tile_products(block, ("%k", LANES), {at: f"%at{at[0]}_{at[1]}" for at in sums}, "in"),
             f"scf.yield {', '.join(f'%in{i}_{j}' for i, j in sums)} : {types}",
             "}",
         ]
         last = {at: f"%looped#{number}" for number, at in enumerate(sums)}
-    if block.groups > whole:
-        lines += _tile_products(block, (f"%n{whole}", block.groups - whole), last, "end")
-        last = {at: f"%end{at[0]}_{at[1]}" for at in sums}
     lines += [
         f"x86.amx.tile_store {places[at]}, {last[at]}, %c_stride0 : {block.types[2]}, {kinds[at[0]]}" for at in sums
     ]
@@ -160,6 +178,41 @@ def _tile_products(block: DotBlock, groups: tuple[str, int], sums: dict[tuple[in
     return lines
 
 
+def block_of_either(block: DotBlock, rows: tuple[int, ...], write: Callable[[DotBlock], str]) -> str:
+    """Returns the functions of a block whose rows, known only when it runs, are one of two numbers; and of both."""
+    cases = [
+        replace(
+            block, name=f"{block.name}_{high}", rows=high, separate=high != rows[0] and write is tile_block,
+            types=(_with_rows(block.types[0], high), block.types[1], _with_rows(block.types[2], high)),
+        )
+        for high in rows
+    ]  # fmt: skip
+    lines = [
+        f"%rows = memref.dim %a, %n0 : {block.types[0]}",
+        f"%most = arith.constant {rows[0]} : index",
+        "%whole = arith.cmpi eq, %rows, %most : index",
+        "scf.if %whole {",
+        *_call(block, cases[0]),
+        "} else {",
+        *_call(block, cases[1]),
+        "}",
+    ]
+    return "".join([*map(write, cases), block.function(lines)])
+
+
+def _with_rows(kind: str, rows: int) -> str:
+    """Returns the type of an array with a known first size."""
+    return kind.replace("<?x", f"<{rows}x", 1)
+
+
+def _call(block: DotBlock, case: DotBlock) -> list[str]:
+    """Returns the operations that call a block with arrays of its own types."""
+    return [
+        f"%{name}_{case.rows} = memref.cast %{name} : {kind} to {known}"
+        for name, kind, known in (("a", block.types[0], case.types[0]), ("c", block.types[2], case.types[2]))
+    ] + [f"func.call @{case.name}(%a_{case.rows}, %b, %c_{case.rows}) : ({', '.join(case.types)}) -> ()"]
+
+
 def vector_block(block: DotBlock) -> str:
     """Returns the function that computes a block in vectors: sums stay in registers over all terms.
 
@@ -170,7 +223,7 @@ def vector_block(block: DotBlock) -> str:
     kind, signed = f"vector<{LANES}x{block.sums}>", block.element == "i8"
     zero = "0" if signed else "0.0"
     shape = [*([block.panels] if block.has_panels else []), block.groups, LANES, block.terms]
-    flat, panels = _flattened("b", block.types[1], shape, block.element)
+    flat, panels = flattened("b", block.types[1], shape, block.element)
     lines = [
         *flat,
         f"%zeros = arith.constant dense<{zero}> : {kind}",
@@ -244,56 +297,3 @@ def _dot(block: DotBlock, operands: tuple[str, str, str], wide: str) -> str:
         return f"x86.avx512.dot {', '.join(operands)} : {wide} -> {kind}"
     types = f"({kind}, {wide}, {wide}) -> {kind}"
     return f'llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"({", ".join(operands)}) : {types}'
-
-
-def interleaving(name: str, types: tuple[str, str], shape: Sequence[int], element: str) -> str:
-    """Returns the function that copies [..., group, term, panel, column] into [..., panel, group, column, term].
-
-    It writes one panel after the other, or two side by side, so that whole lines are read.
-    """
-    *around, panels, groups, width, terms = shape
-    rank, size, abreast = len(around), width * terms, 2 - panels % 2
-    flat, plain = _flattened("b", types[1], shape, element)
-    outside = "".join(f"%o{i}, " for i in range(rank))
-    numbers = sorted({0, 1, abreast, panels, groups, *range(terms), *around})
-    row = f"vector<{width}x{element}>"
-    lines = [f"%n{number} = arith.constant {number} : index" for number in numbers]
-    lines += [
-        *flat,
-        *(f"scf.for %o{i} = %n0 to %n{count} step %n1 {{" for i, count in enumerate(around)),
-        f"scf.for %p0 = %n0 to %n{panels} step %n{abreast} {{",
-        *(["%p1 = arith.addi %p0, %n1 : index"] if abreast > 1 else []),
-        f"scf.for %g = %n0 to %n{groups} step %n1 {{",
-    ]
-    for panel in range(abreast):
-        lines += [
-            f"%row{panel}_{i} = vector.load %a[{outside}%g, %n{i}, %p{panel}, %n0] : {types[0]}, {row}"
-            for i in range(terms)
-        ]
-        mixed, rows = _interleave_rows([f"%row{panel}_{i}" for i in range(terms)], width, element)
-        lines += [
-            *mixed,
-            f"vector.store {rows}, %b_flat[{outside}%p{panel}, %g, %n0] : {plain}, vector<{size}x{element}>",
-        ]
-    return _function(name, dict(zip("ab", types, strict=True)), [*lines, *["}"] * (rank + 2)])
-
-
-def _interleave_rows(rows: list[str], width: int, element: str) -> tuple[list[str], str]:
-    """Returns the shuffles that put rows of terms next to each other, column by column, and what their result is."""
-    lines: list[str] = []
-    while len(rows) > 1:  # each with the one half of them further on, so that terms end up in order
-        half, mixed = len(rows) // 2, []
-        for one, two in zip(rows[:half], rows[half:], strict=True):
-            mixed.append(f"{one}_{half}")
-            lines.append(
-                f"{mixed[-1]} = vector.interleave {one}, {two} : vector<{width}x{element}> -> "
-                f"vector<{2 * width}x{element}>"
-            )
-        rows, width = mixed, 2 * width
-    return lines, rows[0]
-
-
-def can_interleave(shape: Sequence[int], element: str) -> bool:
-    """Returns whether the last dimensions of a copy are a panel of groups."""
-    *_, width, terms = shape
-    return len(shape) >= 4 and width == LANES and terms * BITS.get(element, 0) == GROUP_BITS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from tunewright.backends.host import cpu
 from tunewright.errors import ScheduleError
@@ -10,7 +11,7 @@ from tunewright.mlir.contraction_plans import contraction_parts
 from tunewright.mlir.dot_blocks import BITS, GROUP_BITS, LANES
 from tunewright.mlir.handles import Handle
 from tunewright.mlir.model_plans import AS_WRITTEN, MERGE, ModelPlan, model_plan
-from tunewright.mlir.payload import Payload
+from tunewright.mlir.payload import LinalgOp, Payload
 from tunewright.mlir.plan import Parts, PlanContext, PlanPart
 from tunewright.mlir.processor import (
     ELEMENT_BYTES,
@@ -28,29 +29,37 @@ MOST_ROWS = 96
 """The most rows of a block; more gain nothing, as tiles have 16 and there are 8."""
 
 
+UNEVEN_ROWS = (4, 8, 12, 16, 32, 48)
+"""Rows of a block even if they do not divide those of the product: the last block has what is left."""
+
+
 def dot_plan(payload: Payload, *, threads: int = 1) -> ModelPlan:
     """Returns the plan of a product of bfloat16 or int8 of known sizes, with elementwise operations after it.
 
     "tiles" are those of AMX, "dots" the instructions on vectors. For both, b is copied into panels of 16 columns, with
-    the terms that an instruction adds up next to each other; a is read as it is. They add up bfloat16 in another order.
-    The other structures widen elements to float32 or int32, and run on any processor.
+    the terms that an instruction adds up next to each other; a is read as it is. b may be transposed before. They add
+    up bfloat16 in another order. The other structures widen elements to float32 or int32, and run on any processor.
     """
-    kinds, element = [op.kind for op in payload.operations], _element(payload)
-    starts = kinds[:1] == ["linalg.fill"] and kinds[1:2] in ([kind] for kind in PRODUCTS)
-    if not starts or any(op.kind != "linalg.generic" or op.reductions for op in payload.operations[2:]):
+    element, before = _element(payload), _before(payload)
+    starts = [op.kind for op in before if op.kind != "linalg.transpose"] == ["linalg.fill"] and len(before) <= 2
+    if not starts or any(op.kind != "linalg.generic" or op.reductions for op in _after(payload)):
         raise ScheduleError(
             f"this plan is for linalg.fill, one of {', '.join(PRODUCTS)}, and elementwise operations after it"
         )
+    if len(before) > 1 and not _is_transposed(payload):
+        raise ScheduleError("this plan is for a product whose right operand is transposed, not its left one")
     if element not in BITS:
         raise ScheduleError(
             f"this plan is for products of {' and '.join(BITS)}, not of {element or 'unknown elements'}"
         )
     sequences: list[Parts] = []
-    known = None not in payload.operations[1].sizes
+    known = None not in _product(payload).sizes
     for name, mark, available in (("tiles", DOT_TILES, has_dot_tiles), ("dots", DOT_VECTORS, has_dot_vectors)):
-        if known and available(element):
+        if known and available(element) and not (mark == DOT_TILES and threads > 1 and _has_rest(payload)):
             sequences.append(_dot_parts(payload, name, mark, threads))
-    if known and len(kinds) <= 3:
+    if len(before) > 1 and not sequences:
+        raise ScheduleError("this processor has no instructions for products of these elements")
+    if known and len(before) == 1 and len(_after(payload)) <= 1:
         sequences.append(contraction_parts(payload, threads=threads, packs_right=False))
     written = PlanPart(AS_WRITTEN, lambda context: context.schedule.bufferize(), fuses=False)
     return ModelPlan(payload, *sequences, [written])
@@ -69,9 +78,40 @@ def _element(payload: Payload) -> str:
     return payload.arguments[0].element if payload.arguments else ""
 
 
+def _product(payload: Payload) -> LinalgOp:
+    """Returns the product."""
+    return payload.operations[len(_before(payload))]
+
+
+def _before(payload: Payload) -> list[LinalgOp]:
+    """Returns what is before the product: a fill, and the transpose of its right operand if it has one."""
+    ops = payload.operations
+    return list(ops[: next((i for i, op in enumerate(ops) if op.kind in PRODUCTS), 0)])
+
+
+def _after(payload: Payload) -> tuple[LinalgOp, ...]:
+    """Returns what follows the product."""
+    return payload.operations[len(_before(payload)) + 1 :]
+
+
+def _is_transposed(payload: Payload) -> bool:
+    """Returns whether the right operand is a transposed array, as of a linear layer, and nothing else reads that."""
+    for op in _before(payload):
+        if op.kind == "linalg.transpose":
+            users = [
+                (other, at)
+                for other in payload.operations
+                for at, (name, _) in enumerate(other.reads)
+                if name == op.name
+            ]
+            *around, row, column = op.writes[1].split(",")
+            return users == [(_product(payload), 1)] and op.reads[0][1] == ",".join([*around, column, row])
+    return False
+
+
 def _sizes(payload: Payload) -> tuple[int, int, int]:
     """Returns the rows, columns and terms of the product."""
-    rows, columns, terms = payload.operations[1].sizes[-3:]
+    rows, columns, terms = _product(payload).sizes[-3:]
     return rows or 1, columns or 1, terms or 1
 
 
@@ -83,7 +123,7 @@ def _dot_parts(payload: Payload, name: str, mark: str, threads: int) -> Parts:
             payload, PlanPart(f"{name} columns", partial(_schedule, mark=mark, threads=threads), numerics=not exact)
         ),
     ]
-    return [nests, _block_part(payload, mark)]
+    return [nests, _block_part(payload, mark, threads)]
 
 
 def _column_part(payload: Payload, part: PlanPart) -> PlanPart:
@@ -98,16 +138,23 @@ def _column_part(payload: Payload, part: PlanPart) -> PlanPart:
     return PlanPart(part.name, part.steps, (Knob("nc", [64, 128, 256, 512, 1024]),), rules, part.numerics)
 
 
-def _block_part(payload: Payload, mark: str) -> PlanPart:
+def _has_rest(payload: Payload) -> bool:
+    """Returns whether some groups of terms fill no tile: a separate function adds them, which threads cannot call."""
+    groups = -(-_sizes(payload)[2] * BITS[_element(payload)] // GROUP_BITS)
+    return groups > LANES and groups % LANES > 0
+
+
+def _block_part(payload: Payload, mark: str, threads: int) -> PlanPart:
     """The innermost block, whose sums stay in registers over all terms."""
     rows, columns, _ = _sizes(payload)
     padded = columns + -columns % LANES
-    high = [size for size in range(1, MOST_ROWS + 1) if rows % size == 0]
+    uneven = UNEVEN_ROWS if threads == 1 else ()  # a loop that threads share has no branches in it
+    high = [size for size in range(1, MOST_ROWS + 1) if rows % size == 0 or (size in uneven and size < rows)]
     knobs = (Knob("mr", high), Knob("nr", [LANES, 2 * LANES, 3 * LANES, 4 * LANES]))
     if mark == DOT_TILES:
         fits = Rule(
-            f"sums, panels of b and rows of a fit into {TILE_REGISTERS} tile registers",
-            lambda mr, nr: -(-mr // LANES) * (nr // LANES) + nr // LANES + 1 <= TILE_REGISTERS,
+            f"sums, panels of b and rows of a fit into {TILE_REGISTERS} tile registers, each of one shape",
+            lambda mr, nr: (_tiles_used(mr, nr) <= TILE_REGISTERS) & (_tiles_used(rows % mr, nr) <= TILE_REGISTERS),
         )
     else:
         most = vector_registers()
@@ -120,11 +167,22 @@ def _block_part(payload: Payload, mark: str) -> PlanPart:
     )
 
 
+def _tiles_used(rows: Any, columns: Any) -> Any:
+    """Returns how many tile registers a block needs: those of sums, of panels of b, and of rows of a, which may have
+    two heights."""
+    high, panels = -(-rows // LANES), columns // LANES
+    heights = 1 + (rows % (high + (high == 0)) != 0)
+    return high * panels + panels + heights
+
+
 def _schedule(context: PlanContext, *, mark: str, threads: int) -> None:
     """Pack b, tile down to register blocks, mark these for the instructions, and compute what follows row by row."""
     s, payload = context.schedule, context.payload
-    batches = len(payload.operations[1].loops) - 3
-    if len(payload.operations) > 3:
+    batches = len(_product(payload).loops) - 3
+    if _is_transposed(payload):
+        s.generalize(s.match("linalg.transpose")[0])
+        s.generalize(s.match(_product(payload).kind)[0])
+    if _is_transposed(payload) or len(_after(payload)) > 1:
         s.run_pass(MERGE)
     _pack(s, payload, batches)
     ragged, blocks = _tile(context, batches)
@@ -154,14 +212,16 @@ def _shared_loops(copies: int, blocks: tuple[int, int]) -> list[int]:
 
 def _generics(payload: Payload) -> int:
     """Returns how many generic operations there are: the product, and what follows it, merged into one."""
-    return min(len(payload.operations) - 1, 2)
+    return min(1 + len(_after(payload)), 2)
 
 
 def _pack(s: Schedule, payload: Payload, batches: int) -> None:
     terms = GROUP_BITS // BITS[_element(payload)]
-    packed = s.pack(s.match(payload.operations[1].kind)[0], [0] * (batches + 1) + [LANES, terms])
-    outer = [*range(batches), batches + 1, batches]
-    s.pack_transpose(s.producer(packed, 1), packed, outer, [0, 1])
+    transposed = _is_transposed(payload)
+    product, *_ = s.match("linalg.generic", count=_generics(payload)) if transposed else s.match(_product(payload).kind)
+    packed = s.pack(product, [0] * (batches + 1) + [LANES, terms])
+    if not transposed:
+        s.pack_transpose(s.producer(packed, 1), packed, [*range(batches), batches + 1, batches], [0, 1])
     s.cleanup("canonicalization", "linalg.tiling_canonicalization", "tensor.fold_into_pack_and_unpack")
 
 
@@ -197,8 +257,8 @@ def _tile(context: PlanContext, batches: int) -> tuple[bool, tuple[int, int]]:
     for sizes in tiles:
         chain = _fuse(s, chain, sizes)
     first, around = (tail, _batch_tiles(context.payload)) if ragged else (chain[: len(tail)], [])
-    # What follows is computed row by row, so that vectors are rows.
-    if rows > mr if ragged else mr > 1:
+    # What follows is computed row by row, so that vectors are rows. A padded result cannot be fused into two loops.
+    if rows > mr and not around if ragged else mr > 1:
         around.append([0] * batches + [mr if ragged else 1])
     for sizes in around:
         first = _fuse(s, first, sizes)
@@ -209,7 +269,7 @@ def _tile(context: PlanContext, batches: int) -> tuple[bool, tuple[int, int]]:
 
 def _batch_tiles(payload: Payload) -> list[list[int]]:
     """Returns the tiles of loops around the product, one for each that is no single iteration."""
-    sizes = payload.operations[1].sizes[:-3]
+    sizes = _product(payload).sizes[:-3]
     return [[0] * i + [1] for i, size in enumerate(sizes) if size != 1]
 
 
