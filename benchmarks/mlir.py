@@ -11,7 +11,8 @@ All are visited in turn, by the CPU time of the thread; ratios are those of neig
 on one thread over that on two, which needs an idle machine to mean anything: `load` says how busy it was, and
 `threads.possible` what two threads gain at that moment where they share nothing.
 
-`seeded_1024` is the ratio to numpy after six trials at 1024^3 that start from what was found at 512^3.
+`seeded_1024` is the ratio to numpy after six trials at 1024^3 that start from what was found at 512^3, and from the
+structures that a model predicts, which was fitted on products of other sizes.
 
 `shipped` is the winner at 1024^3 in a process that has its machine code from a bundle and no MLIR, beside the same in
 this one. `--peers DIR` also tunes with TVM (MetaSchedule, 64 trials) and compiles with IREE, in environments that are
@@ -48,7 +49,8 @@ import tunewright as tw
 from tunewright.engine.budget import Budget
 from tunewright.mlir import Mlir, payloads
 from tunewright.mlir.gemm_plans import gemm_plan
-from tunewright.mlir.seeds import adapt_configs
+from tunewright.mlir.seeds import predict_configs
+from tunewright.mlir.structure_model import shipped_tables
 from tunewright.model.decision import Decision
 from tunewright.model.trial import Timing
 
@@ -187,7 +189,8 @@ def one(name: str, shape: tuple[int, int, int], folder: Path, given: tuple[int, 
 def seeded(found: Mapping[str, Any], folder: Path, rounds: int) -> dict[str, Any]:
     """A few trials at 1024^3 that start from what was found at 512^3, in a store of their own."""
     shape = SQUARES["1024"]
-    seeds = adapt_configs(gemm_plan(payloads.matmul(*shape, after="relu")), [found])
+    tables = [one for one in shipped_tables() if (one.rows, one.columns, one.terms) != shape]
+    seeds = predict_configs(gemm_plan(payloads.matmul(*shape, after="relu")), [found], tables=tables)
     start = time.perf_counter()
     decision = searched(product_seeded, arrays(shape), folder / "seeded", FEW, seeds)
     spent = time.perf_counter() - start

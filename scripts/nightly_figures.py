@@ -170,6 +170,7 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
     "mlir_exported": (higher("geomean_vs_written", "12 trials and 8 rounds of each", 0.5), higher("right", FIXED)),
     "online_softmax": (higher("greatest_gain", "10 rounds of each width on a shared machine", 0.3),),
     "mlir_odd_sizes": (higher("geomean", "12 trials and 40 rounds of each", 0.35), higher("right", FIXED)),
+    "mlir_structures": (lower("trials_predicted", "the mean of five seeds", 0.2),),
     "mlir_payloads": (
         higher("geomean_all", "40 trials and 40 rounds of each", 0.25),
         higher("geomean_fused", "40 trials and 40 rounds of each", 0.25),

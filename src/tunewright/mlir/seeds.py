@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 from typing import Any
@@ -13,6 +13,7 @@ from tunewright.mlir.legality import import_isl, isl_domain
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.plan import SchedulePlan
 from tunewright.mlir.processor import vector_lanes
+from tunewright.mlir.structure_model import FEW, ProductShape, StructureModel, Table, shipped_tables
 from tunewright.spaces.config import VARIANT, Config, Value
 
 SAMPLES = 400
@@ -68,7 +69,7 @@ def seed_configs(plan: SchedulePlan) -> list[Config]:
     best: dict[str, Config] = {}
     for config in plan.space.sample(rng, SAMPLES * len(plan.space.variants)):
         name = str(config[VARIANT])
-        if name not in best or _register_use(config) > _register_use(best[name]):
+        if name not in best or register_use(config) > register_use(best[name]):
             best[name] = config
     unfused = {name for name, parts in plan.structures.items() if not any(part.fuses for part in parts)}
     hint = suggest_fusion(plan.payload) if unfused else None
@@ -80,12 +81,34 @@ def adapt_configs(plan: SchedulePlan, found: Iterable[Mapping[str, Value]]) -> l
 
     Numbers are near by their ratios. A structure that this plan does not have gives no seed.
     """
+    return nearest(list(plan.space), found)
+
+
+def nearest(configs: Sequence[Config], found: Iterable[Mapping[str, Value]]) -> list[Config]:
+    """Returns the nearest of these configs to each of those found, if any has the same structure."""
     seeds = []
     for config in found:
-        same = [one for one in plan.space if one[VARIANT] == config.get(VARIANT)]
+        same = [one for one in configs if one[VARIANT] == config.get(VARIANT)]
         if same:
             seeds.append(min(same, key=lambda one: _distance(one, config)))
     return list(dict.fromkeys(seeds))
+
+
+def predict_configs(
+    plan: SchedulePlan, found: Iterable[Mapping[str, Value]] = (), *, tables: Collection[Table] | None = None
+) -> list[Config]:
+    """Returns the configs to try first: what was found for other payloads, then the structures predicted to be best.
+
+    A structure that suits one size may not suit another: the prediction is made from `tables` of measured products, by
+    default those of the package. A payload without a single product of known sizes has no prediction.
+    """
+    first, shape = adapt_configs(plan, found), ProductShape.of(plan.payload)
+    if shape is None:
+        return first
+    rng = np.random.default_rng(0)
+    configs = list(dict.fromkeys(plan.space.sample(rng, SAMPLES * len(plan.space.variants))))
+    model = StructureModel(shipped_tables() if tables is None else tables)
+    return list(dict.fromkeys([*first, *model.first(shape, configs, *FEW)]))
 
 
 def _distance(config: Config, other: Mapping[str, Value]) -> float:
@@ -99,7 +122,7 @@ def _value_distance(one: Value, two: Value) -> float:
     return float(one != two)
 
 
-def _register_use(config: Config) -> tuple[float, ...]:
+def register_use(config: Config) -> tuple[float, ...]:
     """Returns a sort key: multiplications per load, then long vectors, then a medium reduction tile."""
     knobs: dict[str, Any] = dict(config)
     rows, columns = knobs.get("mr", 1), knobs.get("nr", vector_lanes()) / vector_lanes()
