@@ -5,7 +5,7 @@
 
 Each product of the tables in the package is searched in turn, by replay, with a model of all others: `trials_*` is how
 many trials it takes until one is within 5 % of the best recorded, the mean over seeds and products. `portfolio` starts
-from nothing, `registers` from the config of each structure with the best register use (`seed_configs`), `predicted`
+from nothing, `registers` from the config of each structure with the best register use (`register_configs`), `predicted`
 from configs of the structures that the model puts first. All go on with the portfolio. The tables have only some
 configs of each space, so these numbers compare ways to start, and say nothing about a whole search.
 

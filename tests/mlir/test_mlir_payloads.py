@@ -9,7 +9,7 @@ from tunewright.errors import BackendError, ScheduleError
 from tunewright.mlir import Mlir, compiler, payloads
 from tunewright.mlir.gemm_plans import gemm_plan
 from tunewright.mlir.row_plans import row_plan
-from tunewright.mlir.seeds import adapt_configs, seed_configs
+from tunewright.mlir.seeds import adapt_configs, register_configs
 from tunewright.model.signature import In, Out, Parameter, Signature
 from tunewright.ports.backend import Kernel
 from tunewright.spaces.config import VARIANT
@@ -78,7 +78,7 @@ def test_products_of_any_shape_are_right_in_every_structure(shape, after, tmp_pa
     plan = gemm_plan(payload)
     m, n, k = shape
     assert len(plan.space.variants) >= (4 if n == 64 else 1)
-    for config in seed_configs(plan):
+    for config in register_configs(plan):
         out, right = results(payload, plan, config, [(m, k), (k, n)], tmp_path)
         np.testing.assert_allclose(out, right, atol=1e-5 * max(1, np.abs(right).max()), err_msg=str(config))
 

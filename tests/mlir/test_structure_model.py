@@ -7,8 +7,9 @@ import pytest
 from tunewright.mlir import payloads
 from tunewright.mlir.dot_plans import dot_plan
 from tunewright.mlir.gemm_plans import gemm_plan
+from tunewright.mlir.model_plans import model_plan
 from tunewright.mlir.row_plans import row_plan
-from tunewright.mlir.seeds import predict_configs
+from tunewright.mlir.seeds import predict_configs, register_configs, seed_configs
 from tunewright.mlir.structure_model import FEW, Caches, ProductShape, StructureModel, Table, shipped_tables
 from tunewright.spaces.config import VARIANT, Config
 
@@ -95,6 +96,21 @@ def test_what_is_no_single_product_has_only_what_others_found() -> None:
     assert predict_configs(plan) == []
     assert predict_configs(plan, [found]) == [found]
     assert ProductShape.of(payloads.matmul(None, 8, 8)) is None
+
+
+def test_a_product_of_a_known_shape_starts_from_the_prediction_and_others_from_registers() -> None:
+    product, rows = gemm_plan(payloads.matmul(64, 64, 64)), row_plan(payloads.softmax(8, 64))
+    assert seed_configs(product) == predict_configs(product)
+    assert seed_configs(rows) == register_configs(rows) != []
+
+
+def test_a_structure_without_measured_times_is_not_predicted() -> None:
+    payload = payloads.matmul(64, 64, 64)
+    product, model = gemm_plan(payload), model_plan(payload)
+    assert predict_configs(model) == []
+    assert seed_configs(model) == register_configs(model) != []
+    known = {str(config[VARIANT]) for table in shipped_tables() for config, _ in table.times}
+    assert {str(seed[VARIANT]) for seed in predict_configs(product)} <= known
 
 
 def test_tables_have_rows_of_several_structures_that_work() -> None:

@@ -64,6 +64,11 @@ def suggest_fusion(payload: Payload) -> FusionHint | None:
 
 
 def seed_configs(plan: SchedulePlan) -> list[Config]:
+    """Returns the configs to try first: of the structures predicted to be best, or one of each without a prediction."""
+    return predict_configs(plan) or register_configs(plan)
+
+
+def register_configs(plan: SchedulePlan) -> list[Config]:
     """Returns the config with the best register use of each structure; fused ones first if isl fuses all operations."""
     rng = np.random.default_rng(0)
     best: dict[str, Config] = {}
@@ -100,15 +105,18 @@ def predict_configs(
     """Returns the configs to try first: what was found for other payloads, then the structures predicted to be best.
 
     A structure that suits one size may not suit another: the prediction is made from `tables` of measured products, by
-    default those of the package. A payload without a single product of known sizes has no prediction.
+    default those of the package. A payload without a single product of known sizes has no prediction, and neither has a
+    structure of which no times are known.
     """
     first, shape = adapt_configs(plan, found), ProductShape.of(plan.payload)
     if shape is None:
         return first
     rng = np.random.default_rng(0)
-    configs = list(dict.fromkeys(plan.space.sample(rng, SAMPLES * len(plan.space.variants))))
     model = StructureModel(shipped_tables() if tables is None else tables)
-    return list(dict.fromkeys([*first, *model.first(shape, configs, *FEW)]))
+    drawn = dict.fromkeys(plan.space.sample(rng, SAMPLES * len(plan.space.variants)))
+    configs = [config for config in drawn if config[VARIANT] in model.structures]
+    predicted = model.first(shape, configs, *FEW) if configs else []
+    return list(dict.fromkeys([*first, *predicted]))
 
 
 def _distance(config: Config, other: Mapping[str, Value]) -> float:

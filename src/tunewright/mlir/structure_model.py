@@ -113,9 +113,13 @@ def shipped_tables() -> list[Table]:
 
 
 class StructureModel:
-    """Predicts the logarithm of the time of configs, relative to the best one of their payload."""
+    """Predicts the logarithm of the time of configs, relative to the best one of their payload.
+
+    `structures` are those of which it has seen times.
+    """
 
     def __init__(self, tables: Collection[Table]) -> None:
+        self.structures = {config[VARIANT] for table in tables for config, _ in table.times}
         points, values = [], []
         for table in tables:
             best = min(time for _, time in table.times if time)
