@@ -1,13 +1,15 @@
 """Trees beside the process: weights follow the errors, and a search with both proposes each config once."""
 
 import numpy as np
+import pytest
 
 from tunewright import Config, Knob, Space
 from tunewright.model.trial import Timing, Trial
-from tunewright.strategies.bayes import Bayes, BayesOptions
+from tunewright.strategies.bayes import LEAST_AFTER, Bayes, BayesOptions
 from tunewright.strategies.tree_model import FIRST_USE, FULL_USE, MAX_PREDICTED, TreeModel
 
 SPACE = Space(Knob("a", [1, 2, 4, 8, 16]), Knob("b", [1, 2, 3, 4, 5, 6]), Knob("c", ["x", "y", "z"]))
+SMOOTH = Space(Knob("a", range(1, 13)), Knob("b", range(1, 13)))
 
 
 def _seconds(config: Config) -> float:
@@ -70,3 +72,43 @@ def test_trees_change_nothing_until_they_count() -> None:
     with_trees, without = _search(seed=6, trials=64), _search(seed=6, trials=64, options=BayesOptions(trees=False))
     assert with_trees[:FIRST_USE] == without[:FIRST_USE]
     assert with_trees != without
+
+
+def _smooth_seconds(config: Config) -> float:
+    return 1.0 + 0.02 * (config["a"] - 6) ** 2 + 0.02 * (config["b"] - 3) ** 2
+
+
+def _told(later: str, noise: float, trials: int = 72, space: Space = SMOOTH, *, trees: bool = True) -> Bayes:
+    """A search that was told trials from all over the space."""
+    search = Bayes(space, np.random.default_rng(8), BayesOptions(later=later, trees=trees))
+    draws = np.random.default_rng(9)
+    for config in space.sample(draws, trials):
+        seconds = _smooth_seconds(config) * float(np.exp(noise * draws.standard_normal()))
+        search.tell([Trial(config, Timing((seconds,)))])
+    return search
+
+
+def test_configs_are_proposed_for_their_predicted_time_only_where_times_are_noisy() -> None:
+    assert _told("m", noise=0.0).ask(6) == _told("g", noise=0.0).ask(6)
+    assert _told("m", noise=0.2).ask(6) != _told("g", noise=0.2).ask(6)
+
+
+def test_configs_are_proposed_for_their_predicted_time_only_after_enough_trials() -> None:
+    few = LEAST_AFTER - 1
+    assert _told("m", noise=0.2, trials=few).ask(6) == _told("g", noise=0.2, trials=few).ask(6)
+
+
+def test_of_noisy_times_the_config_that_the_models_expect_to_be_fastest_is_proposed() -> None:
+    search = _told("m", noise=0.2)
+    lucky = Config(a=12, b=12)
+    search.tell([Trial(lucky, Timing((0.5,)))])
+    proposed = search.ask(4)[1:]  # the noise is fitted when it proposes
+    assert all(_smooth_seconds(config) < 1.3 for config in proposed)
+
+
+@pytest.mark.parametrize("trees", [True, False])
+def test_noisy_searches_of_large_spaces_repeat_nothing(trees: bool) -> None:
+    large = Space(*(Knob(name, range(1, 9)) for name in "abdefg"))
+    search = _told("m", noise=0.5, space=large, trees=trees)
+    asked = search.ask(8)
+    assert len(set(asked)) == len(asked)

@@ -30,6 +30,15 @@ MIN_FORECAST_TRIALS = 16
 TOP_CANDIDATES = 256
 """Most promising configs, from which the remaining regret is estimated."""
 
+LEAST_AFTER = 40
+"""Trials before a config is proposed for its predicted time alone: with fewer, predictions are too often wrong."""
+
+MIN_NOISE = 0.1
+"""Noise, in standard deviations of the log times, from which on such configs are proposed.
+
+Where times are noisy, the expected improvement on a lucky time is large only where little is known.
+"""
+
 MAX_FIT_TRIALS = 256
 """Trials the model is fitted to: if there are more, the best and the latest."""
 
@@ -41,8 +50,9 @@ class BayesOptions(msgspec.Struct, frozen=True):
     """Configs drawn at random before the model is used."""
     early: str = "na" * 6
     """Moves of the first proposals: one knob changed (n), any knobs by one step (a), from the whole space (g)."""
-    later: str = "nag"
-    """Moves of later proposals, in turn."""
+    later: str = "nagnam"
+    """Moves of later proposals, in turn. With enough trials of noisy times, m is the least predicted time of the whole
+    space; else it is the same as g."""
     near: float = 1.0
     far: float = 2.0
     """Prior length scales of single knobs, and of columns made of several."""
@@ -125,10 +135,11 @@ class Bayes:
             rows = self.candidates.sample(self._rng)
         if not len(rows):
             return None
-        row = self._choose(rows, self._trees if move == "g" else None)
+        row = self._choose(rows, move)
         config = self._space.at(row.tolist())
         if self._trees and self._trees.is_fitted:
-            self._expected[config] = self._predictions(row[None])
+            process, trees = self._predictions(row[None])
+            self._expected[config] = float(process[0]), float(trees[0])
         self.claim(config)
         return config
 
@@ -148,10 +159,12 @@ class Bayes:
             return "g"
         proposed = len(self._logs) + len(self._pending) - self._options.first
         early, later = self._options.early, self._options.later
-        return early[proposed] if proposed < len(early) else later[proposed % len(later)]
+        move = early[proposed] if proposed < len(early) else later[proposed % len(later)]
+        by_prediction = len(self._logs) >= LEAST_AFTER and self._model.noise >= MIN_NOISE
+        return "g" if move == "m" and not by_prediction else move
 
     def _candidates(self, move: str) -> Rows:
-        if move == "g":
+        if move in "gm":
             sample = self.candidates.sample(self._rng)
             return np.concatenate([*self._around_best(), sample]) if self._trees and self._trees.weight > 0 else sample
         best = self._rows[int(np.nanargmin(self._logs))]
@@ -161,16 +174,18 @@ class Bayes:
         order = np.argsort(np.nan_to_num(self._logs, nan=np.inf), kind="stable")[: self._options.elite]
         return [self.candidates.neighbors(self._rows[i]) for i in order if not np.isnan(self._logs[i])]
 
-    def _choose(self, rows: Rows, trees: TreeModel | None = None) -> Rows:
-        """Returns the row of the largest expected improvement, by the process or by it and the trees."""
+    def _choose(self, rows: Rows, move: str) -> Rows:
+        """Returns the row of the least predicted time (m) or of the largest expected improvement."""
         if self._is_random:
             return np.asarray(rows[self._rng.integers(len(rows))])
         best = self._update_model()
+        if move == "m":
+            return np.asarray(rows[int(self._expected_values(rows).argmin())])
         scores = self._scores(rows, best, self._options.uncertainty_scale)
         if len(rows) >= SAMPLE_SIZE:
             rows, scores = self._climb(rows, scores, best)
-        if trees and trees.weight > 0:
-            scores = trees.combine(scores, self._encoding.points(rows), best)
+        if move == "g" and self._trees and self._trees.weight > 0:
+            scores = self._trees.combine(scores, self._encoding.points(rows), best)
         return np.asarray(rows[int(scores.argmax())])
 
     def _scores(self, rows: Rows, best: float, uncertainty_scale: float) -> NDArray[np.float64]:
@@ -179,11 +194,19 @@ class Bayes:
             mean + self._mean.at(rows), spread * self._mean.uncertainty_scale * uncertainty_scale, best
         )
 
-    def _predictions(self, rows: Rows) -> tuple[float, float]:
-        """Returns the values that the process and the trees predict for one row."""
+    def _predictions(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the values that the process and the trees predict; those of the process twice without trees."""
         points = self._encoding.points(rows)
-        process = float((self._model.predict_mean(points) + self._mean.at(rows))[0])
-        return process, float(self._trees.forest.predict(points)[0][0]) if self._trees else process
+        process = self._model.predict_mean(points) + self._mean.at(rows)
+        if self._trees is None or not self._trees.is_fitted:
+            return process, process
+        return process, self._trees.forest.predict(points)[0]
+
+    def _expected_values(self, rows: Rows) -> NDArray[np.float64]:
+        """Returns the values that both models expect, each counting as much as it deserves."""
+        process, trees = self._predictions(rows)
+        weight = self._trees.weight if self._trees else 0.0
+        return np.asarray((1 - weight) * process + weight * trees)
 
     def _climb(self, rows: Rows, scores: NDArray[np.float64], best: float) -> tuple[Rows, NDArray[np.float64]]:
         """Adds rows by hill-climbing from the best of a sample that covers only part of the space."""

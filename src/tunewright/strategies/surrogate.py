@@ -37,6 +37,11 @@ class Surrogate:
         self._factor = np.empty((0, 0))
         self._factor_theta: Array | None = None
 
+    @property
+    def noise(self) -> float:
+        """Standard deviation of a value at the same point, as fitted."""
+        return float(np.exp(self._theta[-1]))
+
     def fit(self, points: NDArray[Any], values: Array, steps: int = 25) -> None:
         """Choose hyperparameters by resilient propagation (Rprop), starting from the last fit."""
         distances = (points[:, None].astype(float) - points[None]) ** 2
