@@ -202,7 +202,7 @@ def kernel_figures(table: Table, *, quick: bool) -> dict[str, Any]:
     """What one recorded kernel says."""
     found = figures_of(table, 20 if quick else 200)
     if len(table.shapes) > TUNED:
-        found |= joint_figures(table, list(drawn(table, TUNED, 12 if quick else 24)), 1 if quick else 5)
+        found |= joint_figures(table, list(drawn(table, TUNED, 12 if quick else 24)), 3 if quick else 5)
     return found
 
 

@@ -3,50 +3,28 @@
 - `untuned`: eight shapes are tuned, those that `shapes_to_tune` asks for; the others get what the model predicts.
   `started`: the first of the eight is drawn at random, the others are asked for; `random`: all are drawn. Means over
   draws, of the mean and of the worst regret of a draw, with the least and the greatest.
-- `trials`: until the mean regret over all shapes is 5 %. `joint`: as `tunewright tune --shapes` does it; a shape that
-  was not tried yet has the first config of the space. `alone`: one shape after the other, in random order, with as many
-  trials each: the best configs found so far for its nearest shapes, then what a model of its own trials proposes.
-  `foreseen`: all shapes at once, their seeds the best of all configs on their nearest shapes, as if these had been
-  tuned completely and nothing were charged for it; nobody can do that, it is what seeds could give at most.
+- `trials`: until the mean regret over all shapes is 5 %; see `shapes_trials.py`.
 - `cover`: the fewest configs of which each shape has one within 5 % of its best; `rule`: a tree that chooses between
   them. `unseen`: of each shape, with the rule of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from shapes_table import WITHIN, Floats, Table, shape_table
+from shapes_trials import WAYS, trials
 
 from tunewright.shapes.cover import Cover, cover
-from tunewright.shapes.features import Features
 from tunewright.shapes.joint_model import JointModel
-from tunewright.shapes.planning import TrialPlan
 from tunewright.shapes.rules import fit_rule
-from tunewright.shapes.selection import expected_gains, shapes_to_tune
+from tunewright.shapes.selection import shapes_to_tune
 from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
 from tunewright.spaces.shape_rule import ShapeRule
 
-if TYPE_CHECKING:
-    from shapes_table import Table
-
 TUNED = 8
-WITHIN = 0.05
-NEIGHBOURS = 4
-
-Floats = NDArray[np.float64]
-
-
-def shape_table(table: Table, tried: NDArray[np.bool_] | None = None) -> ShapeTable:
-    """What is chosen by, all of it or only what was tried."""
-    seconds = table.chosen_by if tried is None else np.where(tried, table.chosen_by, np.nan)
-    weights = np.ones(len(table.shapes))
-    return ShapeTable(table.names, tuple(table.shapes), tuple(table.configs), seconds, weights)
 
 
 def mean_and_worst(name: str, found: Floats) -> dict[str, float]:
@@ -81,90 +59,6 @@ def over_draws(name: str, found: list[Floats]) -> dict[str, Any]:
         said[f"{name}_{part}"] = round(float(np.mean(values)), 4)
         said[f"{name}_{part}_range"] = [round(float(min(values)), 4), round(float(max(values)), 4)]
     return said
-
-
-def reached(table: Table, tried: NDArray[np.bool_]) -> float:
-    """The mean regret with the best config of each shape that was tried."""
-    best = np.where(tried, table.chosen_by, np.inf).argmin(axis=1)
-    return float(np.mean([table.regret(i, int(config)) for i, config in enumerate(best)]))
-
-
-def joint_trials(table: Table, seed: int) -> int:
-    """Trials until the mean regret is near, if every trial informs all shapes."""
-    tried = np.zeros(table.chosen_by.shape, dtype=bool)
-    plan = TrialPlan(shape_table(table, tried), seed=seed)
-    while reached(table, tried) > WITHIN and (wanted := plan.next()):
-        for place in wanted:
-            tried[place] = True
-            plan.seconds[place] = table.chosen_by[place]
-    return int(tried.sum()) if reached(table, tried) <= WITHIN else tried.size
-
-
-def alone_trials(table: Table, seed: int) -> int:
-    """Trials until the mean regret is near, if shapes are tuned one by one, from the seeds of those before."""
-    features, most = Features(len(table.names), table.configs), len(table.configs)
-    for count in range(1, most + 1):
-        tried = one_by_one(table, count, features, np.random.default_rng(seed))
-        if reached(table, tried) <= WITHIN:
-            return int(tried.sum())
-    return most * len(table.shapes)
-
-
-def one_by_one(table: Table, count: int, features: Features, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """What is tried if every shape gets as many trials, one shape after the other in random order."""
-    tried = np.zeros(table.chosen_by.shape, dtype=bool)
-    done: list[int] = []
-    for shape in rng.permutation(len(table.shapes)).tolist():
-        best = np.where(tried, table.chosen_by, np.inf).argmin(axis=1)
-        seeds = [int(best[j]) for j in table.near(shape, done, NEIGHBOURS)]
-        for config in islice(own_search(table, shape, seeds, features, rng), count):
-            tried[shape, config] = True
-        done.append(shape)
-    return tried
-
-
-def foreseen_trials(table: Table, seed: int) -> int:
-    """Trials until the mean regret is near, if the best configs of all other shapes are known, free of charge."""
-    rng, features = np.random.default_rng(seed), Features(len(table.names), table.configs)
-    best, searches = table.chosen_by.argmin(axis=1), []
-    for shape in range(len(table.shapes)):
-        near = table.near(shape, [j for j in range(len(table.shapes)) if j != shape], NEIGHBOURS)
-        searches.append(own_search(table, shape, [int(best[j]) for j in near], features, rng))
-    tried = np.zeros(table.chosen_by.shape, dtype=bool)
-    while not tried.any() or (reached(table, tried) > WITHIN and not tried.all()):
-        for shape, search in enumerate(searches):
-            tried[shape, next(search)] = True
-    return int(tried.sum())
-
-
-def own_search(
-    table: Table, shape: int, seeds: Sequence[int], features: Features, rng: np.random.Generator
-) -> Iterator[int]:
-    """The configs that a shape tries: seeds, one or two at random, then those of which most is expected."""
-    order = list(dict.fromkeys(seeds))
-    others = [config for config in range(len(table.configs)) if config not in order]
-    order += rng.choice(others, max(1, 2 - len(order)), replace=False).tolist()
-    yield from order
-    while len(order) < len(table.configs):
-        tried = np.zeros(table.chosen_by.shape, dtype=bool)
-        tried[shape, order] = True
-        known = shape_table(table, tried)
-        order.append(int(expected_gains(known, JointModel(known, features), shape).argmax()))
-        yield order[-1]
-
-
-def trials(table: Table, seeds: int) -> dict[str, Any]:
-    """Medians over seeds."""
-    joint = [joint_trials(table, seed) for seed in range(seeds)]
-    alone = [alone_trials(table, seed) for seed in range(seeds)]
-    foreseen = [foreseen_trials(table, seed) for seed in range(seeds)]
-    return {
-        "trials_joint": median(joint),
-        "trials_alone": median(alone),
-        "trials_foreseen": median(foreseen),
-        "trials_ratio": round(median(joint) / median(alone), 4),
-        "trials_ratio_foreseen": round(median(joint) / median(foreseen), 4),
-    }
 
 
 def judged(table: Table, serves: list[int]) -> Floats:
@@ -213,12 +107,13 @@ def joint_figures(table: Table, draws: list[list[int]], seeds: int) -> dict[str,
 
 def joint_lines(said: dict[str, Any]) -> list[str]:
     """For people."""
+    ranges = {name: said[f"trials_{name}_range"] for name in WAYS}
     return [
         f"joint model, {TUNED} tuned: untuned {said['untuned_mean']:.1%}, worst {said['untuned_worst']:.1%}; "
         f"the first drawn: {said['untuned_started_mean']:.1%}, worst {said['untuned_started_worst']:.1%}; "
         f"tuned at random: {said['untuned_random_mean']:.1%}, worst {said['untuned_random_worst']:.1%}",
-        f"trials until the mean regret is {WITHIN:.0%}: {said['trials_joint']:g} together, "
-        f"{said['trials_alone']:g} one by one, {said['trials_foreseen']:g} if the best of the others were known",
+        f"trials until the mean regret is {WITHIN:.0%}, medians: "
+        + ", ".join(f"{name} {said[f'trials_{name}']:g} ({low} to {high})" for name, (low, high) in ranges.items()),
         f"cover within {WITHIN:.0%}: {said['cover_configs']} configs, {said['cover_mean']:.1%} by the other passes",
         f"rule of {said['rule_leaves']} leaves: {said['rule_mean']:.1%}; on a shape it was not fitted on: "
         f"{said['rule_unseen_mean']:.1%}, worst {said['rule_unseen_worst']:.1%}",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from shapes_joint import TUNED, WITHIN, shape_table
-from shapes_table import Floats, Table
+from shapes_joint import TUNED
+from shapes_table import WITHIN, Floats, Table, shape_table
 
 from tunewright.shapes.cover import cover
 from tunewright.shapes.joint_model import JointModel

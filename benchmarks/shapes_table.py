@@ -14,8 +14,11 @@ import space_kinds as kinds
 from numpy.typing import NDArray
 
 import tunewright as tw
+from tunewright.shapes.table import ShapeTable
 
 PASSES = 6
+WITHIN = 0.05
+"""Regret that is near the best."""
 
 Floats = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -71,6 +74,13 @@ class Table:
         return np.array(
             [self.regret(i, int(self.slower[self.near(i, tuned, count)].mean(axis=0).argmin())) for i in others]
         )
+
+
+def shape_table(table: Table, tried: NDArray[np.bool_] | None = None) -> ShapeTable:
+    """What is chosen by, all of it or only what was tried."""
+    seconds = table.chosen_by if tried is None else np.where(tried, table.chosen_by, np.nan)
+    weights = np.ones(len(table.shapes))
+    return ShapeTable(table.names, tuple(table.shapes), tuple(table.configs), seconds, weights)
 
 
 @dataclass(frozen=True)

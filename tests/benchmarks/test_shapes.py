@@ -90,6 +90,34 @@ def test_cover_and_rule_are_judged_by_the_other_passes(shapes, table) -> None:
     assert again["cover_mean"] == pytest.approx((0.5 + 1.0) / 4)
 
 
+def test_shapes_tuned_in_turn_try_what_was_decided_before_them(shapes) -> None:
+    from shapes_alone import tuned_in_turn
+
+    rng = np.random.default_rng(0)
+    times = np.exp(rng.normal(size=(4, 30)))
+    times[:, 21] = 0.01  # the best everywhere
+    configs = [Config(x=x, y=y) for x in range(6) for y in range(5)]
+    table = shapes.Table([(8, 8, 2**i) for i in range(4)], configs, times, times)
+    made = list(tuned_in_turn(table, [2, 0, 3, 1], [30, 2, 2, 2], 0))
+    assert len(made) == len(set(made)) == 36
+    assert made[30:] == [(0, 0), (0, 21), (3, 0), (3, 21), (1, 0), (1, 21)]
+
+
+def test_trials_are_counted_until_the_mean_regret_is_near(shapes, table) -> None:
+    from shapes_trials import fewest, until_near
+
+    assert until_near(table, [(0, 1), (2, 1)]) is None
+    assert until_near(table, [(0, 0), (1, 0), (3, 0), (3, 1), (2, 1), (0, 2)]) == 5
+    asked = []
+
+    def sweep(each):
+        asked.append(each)
+        return [(shape, config) for shape in range(4) for config in range(min(each, 3))]
+
+    assert fewest(table, sweep) == 6
+    assert asked == [8, 4, 2, 1]
+
+
 @pytest.mark.slow
 def test_all_shapes_together_beat_their_neighbors_on_the_recorded_table(shapes, capsys) -> None:
     import json

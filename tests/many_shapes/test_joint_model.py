@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tunewright.errors import SettingsError
+from tunewright.shapes.equations import ByFeatures, ByTrials
 from tunewright.shapes.features import MAX_LEVELS, PER_TILE, Features
 from tunewright.shapes.joint_model import JointModel, center
 from tunewright.shapes.selection import _uncertainty, expected_gains, shapes_to_tune, trials_to_make
@@ -191,3 +192,15 @@ def test_a_kernel_without_tiles_is_modeled() -> None:
     model = JointModel(table)
     assert model.tiles == []
     assert [table.configs[model.best((m,))]["order"] for m in (2, 500)] == ["b", "a"]
+
+
+@pytest.mark.parametrize("counts", [[3] * 5, [4, 1, 6, 2, 9, 3, 5, 7, 8, 2, 6]])
+def test_equations_by_trials_and_by_features_agree(counts) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(rng.normal(size=(count, 20)), rng.normal(size=count)) for count in counts]
+    scales = np.exp(rng.normal(size=20))
+    few, many = ByTrials(shapes, 8), ByFeatures(iter(shapes), 8)
+    assert few.count == many.count == sum(counts)
+    assert few.moment == pytest.approx(many.moment)
+    assert few.covariance(scales) == pytest.approx(many.covariance(scales), abs=1e-9)
+    assert few.error(scales) == pytest.approx(many.error(scales))

@@ -10,13 +10,11 @@ out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 import numpy as np
 
 from tunewright.errors import SettingsError
+from tunewright.shapes.equations import ByFeatures, ByTrials
 from tunewright.shapes.features import Features
 from tunewright.shapes.residuals import Residuals
 from tunewright.shapes.table import Floats, ShapeTable
@@ -41,20 +39,6 @@ CLEAR = 0.5
 """A tile is named if it matters at least so much as the one that matters most."""
 
 
-@dataclass(frozen=True)
-class ShapeSums:
-    """What a shape adds to the normal equations: products of its centered features and times."""
-
-    gram: Floats
-    moment: Floats
-    square: float
-    count: int
-
-    def __add__(self, other: ShapeSums) -> ShapeSums:
-        square, count = self.square + other.square, self.count + other.count
-        return ShapeSums(self.gram + other.gram, self.moment + other.moment, square, count)
-
-
 class JointModel:
     """Predicts the times of all configs on any shape, up to a factor of the shape."""
 
@@ -64,26 +48,24 @@ class JointModel:
             raise SettingsError("the model needs a shape of which two configs were timed; tune some shapes first")
         self.table = table
         self.features = features or Features(len(table.names), table.configs)
-        folds = _folds(self.features, table)
-        total = reduce(add, folds)
-        self._noise = NOISE * total.count / len(table.tuned)
-        penalties, self.covariance, self._weights = self._learn(total)
-        self.error = max(_error(folds, penalties), 1e-6) if len(table.tuned) >= MIN_SHAPES else FIRST_ERROR
+        equations = _equations(self.features, table)
+        self._noise = NOISE * equations.count / len(table.tuned)
+        scales, self.covariance, self._weights = self._learn(equations)
+        self.error = max(equations.error(scales), 1e-6) if len(table.tuned) >= MIN_SHAPES else FIRST_ERROR
         self._residuals = Residuals(table.sizes[table.tuned], self._left_over())
 
-    def _learn(self, total: ShapeSums) -> tuple[Floats, Floats, Floats]:
-        """Returns penalties, the covariance as a ratio to the noise, and the weights."""
+    def _learn(self, equations: ByTrials | ByFeatures) -> tuple[Floats, Floats, Floats]:
+        """Returns the deviations of the weights before the trials, their covariance after them, and the weights."""
         parts = self.features.parts
         variances, members = np.full(len(parts), FIRST_VARIANCE), np.bincount(parts)
         for left in reversed(range(ROUNDS)):
             scales = np.sqrt(variances / self._noise)
-            inner = np.linalg.inv(scales[:, None] * total.gram * scales + np.eye(len(scales)))
-            covariance = np.asarray(scales[:, None] * inner * scales)
-            weights = covariance @ total.moment
+            covariance = equations.covariance(scales)
+            weights = covariance @ equations.moment
             if left:
                 squares = weights**2 + self._noise * np.diag(covariance)
                 variances = np.maximum(np.bincount(parts, squares) / members, LEAST_VARIANCE)[parts]
-        return np.diag(self._noise / variances), covariance, weights
+        return scales, covariance, weights
 
     @property
     def tiles(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -133,21 +115,8 @@ def _centered_trials(features: Features, table: ShapeTable, shape: int) -> tuple
     return center(features.of(table.sizes[shape])[tried]), np.asarray(times - times.mean())
 
 
-def _sums_of(features: Features, table: ShapeTable, shape: int) -> ShapeSums:
-    rows, times = _centered_trials(features, table, shape)
-    return ShapeSums(rows.T @ rows, rows.T @ times, float(times @ times), len(times))
-
-
-def _folds(features: Features, table: ShapeTable) -> list[ShapeSums]:
-    """Returns the sums of the shapes that are left out together."""
-    folds = [table.tuned[i::MAX_FOLDS] for i in range(min(MAX_FOLDS, len(table.tuned)))]
-    return [reduce(add, (_sums_of(features, table, shape) for shape in fold)) for fold in folds]
-
-
-def _error(folds: Sequence[ShapeSums], penalties: Floats) -> float:
-    """Returns the mean squared error of folds, each predicted from the others."""
-    total, errors = reduce(add, folds), []
-    for part in folds:
-        weights = np.linalg.solve(total.gram - part.gram + penalties, total.moment - part.moment)
-        errors.append((part.square - 2 * weights @ part.moment + weights @ part.gram @ weights) / part.count)
-    return float(np.mean(errors))
+def _equations(features: Features, table: ShapeTable) -> ByTrials | ByFeatures:
+    """Returns the equations of the trials of all shapes that are tuned."""
+    shapes = (_centered_trials(features, table, shape) for shape in table.tuned)
+    few = int(table.works[table.tuned].sum()) < features.count
+    return ByTrials(list(shapes), MAX_FOLDS) if few else ByFeatures(shapes, MAX_FOLDS)
