@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -31,7 +32,20 @@ def read_bounded(
     The content is a copy: later changes to the file do not affect it. `check` may refuse the very file that is read.
     With `own`, it must be one that no other user could have put there or changed: no symbolic link, and nobody else's.
     """
-    with open(os.open(path, _FLAGS | (_NO_LINK if own else 0)), "rb", buffering=0) as file:
+    with open_bounded(path, max_bytes, check, own=own) as file:
+        parts, left = [], os.fstat(file.fileno()).st_size
+        while left and (part := file.read(left)):  # one read returns at most 2 GB
+            parts.append(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def open_bounded(
+    path: Path, max_bytes: int, check: Callable[[os.stat_result], None] | None = None, *, own: bool = False
+) -> FileIO:
+    """Opens a file as `read_bounded` does, to read it without a buffer."""
+    file = open(os.open(path, _FLAGS | (_NO_LINK if own else 0)), "rb", buffering=0)  # noqa: SIM115 - returned
+    try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{path} is a folder, a pipe or a device, not a file")
@@ -41,11 +55,10 @@ def read_bounded(
             raise OSError(f"{path} has {status.st_size:,} bytes; at most {max_bytes:,} are read")
         if check is not None:
             check(status)
-        parts, left = [], status.st_size
-        while left and (part := file.read(left)):  # one read returns at most 2 GB
-            parts.append(part)
-            left -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _stranger(status: os.stat_result) -> str:

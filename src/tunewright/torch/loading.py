@@ -18,8 +18,8 @@ from tunewright.stores.seal import SEAL
 from tunewright.torch import compatibility
 from tunewright.torch.calls import Call, describe_leaves, tensors_of
 from tunewright.torch.compatibility import ALLOWABLE, Difference
-from tunewright.torch.inductor import packages
-from tunewright.torch.shipping import CACHES, KIND, MANIFEST, ModelManifest, package_name
+from tunewright.torch.inductor import packages, separate_weights
+from tunewright.torch.shipping import CACHES, KIND, MANIFEST, WEIGHTS, ModelManifest, code_name, package_name
 
 log = LazyLogger(__name__)
 
@@ -31,11 +31,12 @@ class Shipped:
         self.manifest = manifest
         self._counts_before = packages.compile_counts()
         self._packages: dict[tuple[str, ...], packages.LoadedPackage] = {}
+        weights = _weights(store, manifest)
         for call in manifest.calls:
-            content = store.view_attachment(KIND, package_name(call))
+            content = store.view_attachment(KIND, code_name(call) if call in weights else package_name(call))
             if content is None:
                 raise BundleError(f"{store.path} lacks the package for {_join(call)}; build it again")
-            self._packages[call] = packages.LoadedPackage(content)
+            self._packages[call] = packages.LoadedPackage(content, weights.get(call))
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Returns the model's results."""
@@ -101,6 +102,18 @@ def open_bundle(path: Path | str, signers: Path | str | None, pin: str | None) -
 def find_differences(manifest: ModelManifest, model: Any = None) -> list[Difference]:
     """Returns what shipped code depends on and is different here."""
     return compatibility.differences(manifest.compatibility, compatibility.current(model))
+
+
+def _weights(store: BundleStore, manifest: ModelManifest) -> dict[tuple[str, ...], dict[str, torch.Tensor]]:
+    """Returns the weights of each call as they lie in the verified content; none if they are in the packages."""
+    if not manifest.weights:
+        return {}
+    content = store.view_attachment(KIND, WEIGHTS)
+    if content is None or len(manifest.weights) != len(manifest.calls):
+        raise BundleError(f"{store.path} lacks its weights; build it again")
+    block = separate_weights.make_block(content)
+    made = [separate_weights.make_weights(block, layouts) for layouts in manifest.weights]
+    return dict(zip(manifest.calls, made, strict=True))
 
 
 def _compile_from_caches(store: BundleStore, manifest: ModelManifest, model: Any) -> Any:

@@ -20,7 +20,8 @@ from tunewright.torch import compatibility
 from tunewright.torch.calls import Call, read_calls
 from tunewright.torch.compatibility import Compatibility
 from tunewright.torch.decided import DecidedModel, find_decided
-from tunewright.torch.inductor import adapter, packages, releases
+from tunewright.torch.inductor import adapter, packages, releases, separate_weights
+from tunewright.torch.inductor.constants import TensorLayout
 from tunewright.torch.reduced_precision import FULL, check_names, reduce_products
 
 log = LazyLogger(__name__)
@@ -28,25 +29,35 @@ log = LazyLogger(__name__)
 KIND = "torch"
 """The kind of attachments of a bundle that belong to a compiled model."""
 
-MANIFEST, CACHES = "shipment", "caches"
+MANIFEST, CACHES, WEIGHTS = "shipment", "caches", "weights"
 _PLAIN_TYPES = (str, int, float, bool, type(None))
 
 _REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
 
 
 class ModelManifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The manifest of a shipped model: its name, what its code depends on, and the calls it was compiled for."""
+    """The manifest of a shipped model: its name, what its code depends on, and the calls it was compiled for.
+
+    `weights` says for each call where its weights are in the attachment that has them all; empty if they are in the
+    packages themselves.
+    """
 
     name: str
     compatibility: Compatibility = msgspec.field(name="premises")
     calls: tuple[tuple[str, ...], ...] = ()
     caches: bool = False
     settings: dict[str, str | int | float | bool | None] = {}
+    weights: tuple[dict[str, TensorLayout], ...] = ()
 
 
 def package_name(call: Sequence[str]) -> str:
     """Returns the name of the attachment with the package for a call."""
     return "package " + " ".join(call)
+
+
+def code_name(call: Sequence[str]) -> str:
+    """Returns the same for a package without weights, which older versions must not load."""
+    return "code " + " ".join(call)
 
 
 def make_attachments(
@@ -67,11 +78,13 @@ def make_attachments(
     if caches and (odd := [name for name, value in settings.items() if not isinstance(value, _PLAIN_TYPES)]):
         raise SignatureError(f"the option {odd[0]} cannot be shipped with caches; ship machine code, or leave it out")
     kinds = {call.describe(): call for call in read}
+    weights: tuple[dict[str, TensorLayout], ...] = ()
     if caches:
         content = [build.Attachment(KIND, CACHES, _compile_caches(inner, read, settings))]
     else:
         change = None if precision == FULL else partial(reduce_products, precision=precision)
-        content = [_compile_package(inner, call, kind, settings, change) for kind, call in kinds.items()]
+        made = {kind: _compile_package(inner, kinds[kind], settings, change) for kind in sorted(kinds)}
+        content, weights = _attach_packages(made)
     compiled = settings if precision == FULL else {**settings, "precision": precision}
     manifest = ModelManifest(
         name=str(getattr(inner, "__name__", type(inner).__name__)),
@@ -79,6 +92,7 @@ def make_attachments(
         calls=tuple(sorted(kinds)),
         caches=caches,
         settings=settings if caches else {},  # machine code contains them; cache entries are found by them
+        weights=weights,
     )
     return [build.Attachment(KIND, MANIFEST, serialization.encode(manifest)), *content]
 
@@ -139,18 +153,30 @@ def compile_bundle(
     return CompiledBundle(build.build(decided.decisions, attachments), decided.decisions, decided.notes)
 
 
-def _compile_package(
-    model: Any, call: Call, kind: tuple[str, ...], config: Mapping[str, Any], change: Callable[[Any], None] | None
-) -> build.Attachment:
+def _compile_package(model: Any, call: Call, config: Mapping[str, Any], change: Callable[[Any], None] | None) -> bytes:
     try:
-        content = packages.build_package(model, call.args, call.sorted().kwargs, config, change)
+        return packages.build_package(model, call.args, call.sorted().kwargs, config, change)
     except _REFUSALS as error:
         first = str(error).strip().partition("\n")[0]
         raise BackendError(
             f"the model cannot be compiled ahead: {type(error).__name__}: {first}; `tunewright torch doctor` finds "
             "what breaks its graph, and caches alone can be shipped of any model (--caches)"
         ) from error
-    return build.Attachment(KIND, package_name(kind), content)
+
+
+def _attach_packages(
+    made: Mapping[tuple[str, ...], bytes],
+) -> tuple[list[build.Attachment], tuple[dict[str, TensorLayout], ...]]:
+    """Returns packages as attachments, with their weights apart if that is possible, and where each weight is."""
+    split: list[separate_weights.SplitPackage] = []
+    for content in made.values():
+        part = separate_weights.split(content, split[-1].end if split else 0)
+        if part is None:
+            return [build.Attachment(KIND, package_name(kind), content) for kind, content in made.items()], ()
+        split.append(part)
+    weights = b"".join(part.weights for part in split)
+    attached = [build.Attachment(KIND, code_name(kind), part.code) for kind, part in zip(made, split, strict=True)]
+    return [*attached, build.Attachment(KIND, WEIGHTS, weights)], tuple(part.layouts for part in split)
 
 
 def _compile_caches(model: Any, calls: Sequence[Call], config: Mapping[str, Any]) -> bytes:

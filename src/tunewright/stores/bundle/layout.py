@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ _PLACE = struct.Struct("<QLL")
 _KIN = struct.Struct("<8sL")
 HEADER = _START.size + len(SECTIONS) * _SECTION.size
 DIGEST, TRAILER = 32, 96
+MAX_SIGNATURES = 16
 MAX_MANIFEST_BYTES, MAX_BYTES = 1 << 20, 1 << 32
 
 
@@ -74,6 +75,21 @@ def _concatenate(items: Sequence[tuple[bytes, int]]) -> tuple[bytes, bytes]:
         places.append(_PLACE.pack(offset, len(item), crc))
         offset += len(item)
     return b"".join(places), b"".join(item for item, _ in items)
+
+
+def find_largest_blob(part: Callable[[int, int], bytes]) -> int:
+    """Returns where the largest attachment begins; 0 if that is not seen. `part` reads from an offset so many bytes.
+
+    Nothing that is read here was verified.
+    """
+    start = part(0, HEADER)
+    if len(start) < HEADER:
+        return 0
+    table = dict(zip(SECTIONS, _SECTION.iter_unpack(start[_START.size :]), strict=True))
+    offset, length = table["spots"]
+    spots = part(offset, length) if length <= MAX_MANIFEST_BYTES else b""
+    places = list(_PLACE.iter_unpack(spots[: len(spots) // _PLACE.size * _PLACE.size]))
+    return int(table["blobs"][0] + max(places, key=lambda place: place[1])[0]) if places else 0
 
 
 class BundleReader:

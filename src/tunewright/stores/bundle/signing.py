@@ -11,7 +11,7 @@ from pathlib import Path
 from tunewright.errors import BundleError
 from tunewright.ports.plugins import missing
 from tunewright.stores import files
-from tunewright.stores.bundle.layout import TRAILER
+from tunewright.stores.bundle.layout import MAX_SIGNATURES, TRAILER
 
 try:
     from cryptography.exceptions import InvalidSignature
@@ -38,8 +38,6 @@ _REPORT_PURPOSE = b"tunewright gpu report\n"
 
 _SEVERAL = b"TWSIGNATURES"
 """Begins the last trailer of a bundle with several signatures; no public key of a signer begins with it."""
-
-MAX_SIGNATURES = 16
 
 _MAX_BYTES = 1 << 20
 """Largest file of a key or of a list of signers."""

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
@@ -18,10 +17,12 @@ from tunewright.lazy_logging import LazyLogger
 from tunewright.model.decision import Decision
 from tunewright.model.key import Key
 from tunewright.model.trial import Trial
-from tunewright.stores import files, serialization
+from tunewright.stores import serialization
 from tunewright.stores.artifacts import ArtifactLabel
+from tunewright.stores.bundle import content
+from tunewright.stores.bundle.content import BundleContent
 from tunewright.stores.bundle.freshness import ChannelRecord, Expectation, FreshnessCheck, Release
-from tunewright.stores.bundle.layout import MAX_BYTES, BundleReader
+from tunewright.stores.bundle.layout import BundleReader
 from tunewright.stores.bundle.quarantine import Quarantine, QuarantinedEntry
 from tunewright.stores.records import RecordReader, check_digest, read_decision, related_prefix
 
@@ -88,7 +89,8 @@ def verify_bundle(
     if isinstance(path, str) and path.startswith(("https://", "http://")):
         from tunewright.stores.bundle import transfer  # noqa: PLC0415 - only for bundles elsewhere
 
-        return verify_content(Path(path.rpartition("/")[2]), transfer.download(path), signers, pin)
+        downloaded = BundleContent.of(transfer.download(path))
+        return verify_content(Path(path.rpartition("/")[2]), downloaded, signers, pin)
     return verify_content(_expand(path), _read_file(_expand(path)), signers, pin)
 
 
@@ -266,16 +268,18 @@ def _read_decision(body: bytes, crc: int, digest: bytes) -> Decision:
     return decision
 
 
-def _read_file(path: Path) -> bytes:
-    """Returns a copy of the content of a file: a mapped file could change after verification."""
+def _read_file(path: Path) -> BundleContent:
     try:
-        return files.read_bounded(path, MAX_BYTES)
+        return content.read(path)
     except (OSError, ValueError, MemoryError) as error:
         raise BundleError(f"the bundle {path} cannot be read: {error}") from error
 
 
 def verify_content(
-    path: Path, whole: bytes, signers: SignerList | Mapping[bytes, str] | Iterable[str] = (), pin: str | None = None
+    path: Path,
+    whole: BundleContent,
+    signers: SignerList | Mapping[bytes, str] | Iterable[str] = (),
+    pin: str | None = None,
 ) -> VerifiedBundle:
     """Checks that enough of `signers` signed the bytes of a bundle, or that its digest is `pin`."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
@@ -283,22 +287,22 @@ def verify_content(
 
     trusted = SignerList.of(signers)
     try:
-        content, trailers = signing.split_trailers(memoryview(whole))
-        digest = sha256(content)
-        publics = [signing.verify_signer(trailer, digest.digest()) for trailer in trailers]
+        signed, trailers = signing.split_trailers(whole.whole)
+        digest = whole.digest(signed)
+        publics = [signing.verify_signer(trailer, digest) for trailer in trailers]
     except BundleError as error:
         raise BundleError(f"{path}: {error}; get it again from someone you trust") from error
-    name = digest.hexdigest()
+    name = digest.hex()
     if pin is not None and pin.lower() != name:
         raise BundleError(f"{path} has the digest {name[:16]}..., not the pinned {pin[:16]}...; get the right bundle")
     if not trusted.names:
         if pin is None:
             raise BundleError(f"{path}: no signer is allowed and no digest is pinned; say whom you trust")
-        return VerifiedBundle(path, content, name, None)
+        return VerifiedBundle(path, signed, name, None)
     trusted.check_current(time.time())
     signed_by = trusted.check_signed([public for public in publics if public is not None], str(path))
     names = ", ".join(trusted.names[public] for public in signed_by)
-    return VerifiedBundle(path, content, name, names, trusted, signed_by)
+    return VerifiedBundle(path, signed, name, names, trusted, signed_by)
 
 
 def _read_manifest(bundle: BundleReader) -> Manifest:

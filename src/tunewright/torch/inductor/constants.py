@@ -91,7 +91,7 @@ def make_constants(
         if isinstance(constant, SharedWeight):
             made[name] = weights[constant.weight]
         elif isinstance(constant, TensorLayout):
-            made[name] = _tensor_in(block, constant)
+            made[name] = tensor_in(block, constant)
     packed = {name: constant for name, constant in described.items() if isinstance(constant, MklWeight)}
     made |= {name: _pack(made[constant.constant], constant.rows) for name, constant in packed.items()}
     return {name: made[name] for name in described}
@@ -166,8 +166,8 @@ def _pack(weight: torch.Tensor, rows: int) -> torch.Tensor:
     return packed
 
 
-def _tensor_in(block: torch.Tensor, layout: TensorLayout) -> torch.Tensor:
-    """Returns the tensor with this layout in a block of bytes."""
+def tensor_in(block: torch.Tensor, layout: TensorLayout) -> torch.Tensor:
+    """Returns the tensor with this layout in a block of bytes, which must outlive it."""
     memory, dtype = block[layout.start : layout.start + layout.length], getattr(torch, layout.dtype)
     if layout.packed:
         return _packed_tensor(memory.data_ptr(), layout, dtype)

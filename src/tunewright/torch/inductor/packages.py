@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from tunewright.errors import BackendError
+from tunewright.torch.inductor import separate_weights
 from tunewright.torch.inductor.adapter import hook
 
 SUFFIX = ".pt2"
@@ -40,7 +41,9 @@ def build_package(
             change(exported)
             program = torch.export.export(exported, tuple(arguments), dict(keywords))
         path = hook("torch._inductor.aoti_compile_and_package")(
-            program, package_path=os.path.join(folder, f"model{SUFFIX}"), inductor_configs=dict(options)
+            program,
+            package_path=os.path.join(folder, f"model{SUFFIX}"),
+            inductor_configs={**separate_weights.settings(), **options},
         )
         return Path(path).read_bytes()
 
@@ -64,17 +67,28 @@ class LoadedPackage:
     the arguments from JSON in every call; neither is needed once a manifest was checked.
     """
 
-    def __init__(self, content: bytes | memoryview) -> None:
+    def __init__(self, content: bytes | memoryview, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Loads machine code, with `weights` that it uses in place if they are not in it; they must not be freed."""
+        self._weights = weights
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"model{SUFFIX}"
             path.write_bytes(content)
             try:
                 self._loader = hook("torch._C._aoti.AOTIModelPackageLoader")(str(path), "model", False, 1, -1)
+                if weights is not None:
+                    self._use(weights)
             except RuntimeError as error:
                 raise BackendError(f"the package cannot be loaded: {error}; build the bundle again") from error
         _, structure = self._loader.get_call_spec()
         self._structure = hook("torch.utils._pytree.treespec_loads")(structure)
         self._unflatten = hook("torch.utils._pytree.tree_unflatten")
+
+    def _use(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Runs with these weights, in place; raises RuntimeError if they are not those that the code needs."""
+        if lacking := set(self._loader.get_constant_fqns()) ^ set(weights):
+            raise RuntimeError(f"its weights differ from what its code needs, such as {min(lacking)}")
+        if weights:
+            self._loader.load_constants(weights, False, True, True)  # the active ones, all of them, not copied
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Returns the results for flat arguments."""
