@@ -283,7 +283,8 @@ def make_problem(captured: CapturedGraph, options: Mapping[str, Any]) -> Problem
         has_gemms, allowed = bool(captured.gemms), captured.numerics if captured.reducible else ()
         mode |= {"numerics": ",".join(allowed)} if allowed else {}
         can_pad = has_gemms and padding.can_pad(captured)
-        space = graph_space.make_space(gemms=has_gemms, padding=can_pad, numerics=allowed)
+        threads = torch.get_num_threads()
+        space = graph_space.make_space(gemms=has_gemms, padding=can_pad, numerics=allowed, threads=threads)
     # With the names of knobs, so that decisions of a release with fewer knobs are made anew, not dropped.
     source = digest(captured.source, *space.names)
     key = Key(NAME, source, Signature(captured.arguments), cpu(), environment.toolchain, mode)

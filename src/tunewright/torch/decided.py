@@ -27,6 +27,7 @@ from tunewright.torch.process_state import held_state
 from tunewright.torch.product_shares import ProductShares
 from tunewright.torch.reduced_precision import FULL
 from tunewright.torch.resolver import Resolver
+from tunewright.torch.thread_limit import ALL
 
 log = LazyLogger(__name__)
 
@@ -116,6 +117,8 @@ def find_decided(
     config = compiled[0].config
     if any(decision.config != config for decision in compiled):
         notes.append(f"its graphs were decided in different ways; all of it is compiled as {config}")
+    if config.get("threads", ALL) != ALL:
+        notes.append(f"it was decided to run with {config['threads']} threads, but a bundle uses all of its process")
     shares = ProductShares.of(graphs) if config["products"] == graph_space.CHOSEN else None
     settings, precision = graph_space.settings(config), str(config.get("precision", FULL))
     return DecidedModel(settings, known, notes, session, shares, precision)

@@ -25,6 +25,7 @@ from tunewright.torch.process_state import ProcessState, held_state
 from tunewright.torch.product_shares import ProductShares
 from tunewright.torch.reduced_precision import FULL, reduce_products
 from tunewright.torch.resolver import Resolver
+from tunewright.torch.thread_limit import ALL, LimitedCall, limited
 
 log = LazyLogger(__name__)
 
@@ -44,9 +45,20 @@ class GraphBuilder:
 
     def build(self, name: str, problem: Problem, config: Config) -> CompiledGraph:
         """Returns the graph compiled with a config; a frozen one that an earlier process has kept is loaded."""
-        captured = self._captured
         if config[VARIANT] == graph_space.EAGER:
-            return captured.graph  # type: ignore[no-any-return]
+            return self._captured.graph  # type: ignore[no-any-return]
+        threads = int(config.get("threads", ALL))
+        with limited(threads):
+            compiled = self._build(name, problem, config)
+        if threads == ALL:
+            return compiled
+        call = LimitedCall(compiled, threads)
+        if compiled in self._built:
+            self._built[call] = self._built.pop(compiled)
+        return call
+
+    def _build(self, name: str, problem: Problem, config: Config) -> CompiledGraph:
+        captured = self._captured
         compile_module = partial(self._compile_module, name, problem, config)
         if not config["freezing"]:
             with torch.enable_grad() if captured.training else nullcontext():

@@ -8,6 +8,7 @@ from typing import Any
 from tunewright.spaces.config import VARIANT, Config
 from tunewright.spaces.rule import Knob, Rule
 from tunewright.spaces.space import Space, Variant
+from tunewright.torch import thread_limit
 from tunewright.torch.expected_gains import NONE, ProductGain
 from tunewright.torch.reduced_precision import FULL
 
@@ -31,10 +32,13 @@ UNCOMPILED = Config({VARIANT: EAGER})
 """Eager mode, which costs no compilation."""
 
 
-def make_space(*, gemms: bool, padding: bool, freezing: bool = True, numerics: Sequence[str] = ()) -> Space:
+def make_space(
+    *, gemms: bool, padding: bool, freezing: bool = True, numerics: Sequence[str] = (), threads: int = 1
+) -> Space:
     """Returns the space of a graph: with `gemms`, their implementations; with `padding`, sizes that are rounded up.
 
     Without `freezing`, weights stay inputs, as training needs them. `numerics` are the reduced precisions allowed.
+    Where the process has several `threads`, a graph may have fewer.
     """
     knobs = [
         Knob("freezing", [False, True] if freezing else [False]),
@@ -54,6 +58,8 @@ def make_space(*, gemms: bool, padding: bool, freezing: bool = True, numerics: S
     if numerics:
         knobs.append(Knob("precision", [FULL, *numerics]))
         rules.append(Rule("only frozen weights are rounded", lambda freezing, precision: freezing or precision == FULL))
+    if threads > 1:
+        knobs.append(Knob("threads", thread_limit.choices(threads)))
     return Space(variants=[Variant(EAGER), Variant(INDUCTOR, *knobs, rules=rules)])
 
 
@@ -87,6 +93,7 @@ def seeds(space: Space, *, huge: bool, gain: ProductGain = NONE) -> tuple[Config
             PLAIN.with_value(name, value) for name, value in (("wrapper", "cpp"), ("fusion", 8), ("lanes", 256))
         ]
     configs += _reduced(space, configs)
+    configs += _with_one_thread(space, configs)
     chosen = [config for config in configs if config.get("products") == CHOSEN]
     configs += [config.with_value("wrapper", "cpp") for config in chosen[:1]]
     if expected[TEMPLATE] < MUCH_SLOWER:
@@ -102,6 +109,12 @@ def _reduced(space: Space, configs: Sequence[Config]) -> list[Config]:
     return [config.with_value("precision", precision) for config in plain for precision in precisions]
 
 
+def _with_one_thread(space: Space, configs: Sequence[Config]) -> list[Config]:
+    """Returns the usual config with one thread, where the process has more; the first that is not eager mode."""
+    compiled = [config for config in configs if config[VARIANT] != EAGER]
+    return [config.with_value("threads", 1) for config in compiled[:1]] if _has(space, "threads") else []
+
+
 def _knobs(space: Space) -> list[Knob]:
     return [knob for variant in space.variants for knob in variant.knobs]
 
@@ -114,7 +127,7 @@ def _complete(space: Space, config: Config) -> Config:
     """Returns a config with the knobs that not every space has, off, where this one has them."""
     if config[VARIANT] == EAGER:
         return config
-    off = {"padding": False, "precision": FULL}
+    off = {"padding": False, "precision": FULL, "threads": thread_limit.ALL}
     return Config({**config, **{name: value for name, value in off.items() if _has(space, name)}})
 
 
