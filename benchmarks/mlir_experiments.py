@@ -77,7 +77,7 @@ def built(payload: Payload, plan: Any, config: dict[str, Any], change: Callable[
                 module = ir.Module.parse(compiler.apply_script(payload.text, script))
                 if not change(ir, module):
                     raise RuntimeError("the program has no place for this change")
-                for pipeline in compiler.lowering_passes(script.options, 1):
+                for pipeline in compiler.lowering_passes(payload.text, script.options, 1):
                     passes.parse(pipeline).run(module.operation)
                 made = engine(module, 3, [], True, True)
                 made.lookup(payload.name)

@@ -3,19 +3,20 @@
     python benchmarks/mlir_structures.py [--quick] [--json]
     python benchmarks/mlir_structures.py --record FILE [--minutes 30] [--seed 0] [--only NAME]
 
-Each product of the tables in the package is searched in turn, by replay, with a model of all others: `trials_*` is how
-many trials it takes until one is within 5 % of the best recorded, the mean over seeds and products. `portfolio` starts
-from nothing, `registers` from the config of each structure with the best register use (`register_configs`), `predicted`
-from configs of the structures that the model puts first. All go on with the portfolio. The tables have only some
-configs of each space, so these numbers compare ways to start, and say nothing about a whole search.
+Each product of the tables in the package is searched in turn, by replay, with a model of those of other sizes:
+`trials_*` is how many trials it takes until one is within 5 % of the best recorded, the mean over seeds and products.
+`portfolio` starts from nothing, `registers` from the config of each structure with the best register use
+(`register_configs`), `predicted` from configs of the structures that the model puts first. All go on with the
+portfolio, which draws at random where a table has 24 configs or fewer. The tables have only some configs of each space,
+so these numbers compare ways to start, and say nothing about a whole search.
 
 `after_6_*` is the time of the best of six trials, relative to the best recorded, where the first trial is what another
 product found (the nearest config of the same structure): the mean over all pairs of products of one element, and the
 worst.
 
 `--record` builds and times configs of every structure of every payload, as ratios to a product by numpy that is called
-in turn, in a process each, and adds them to the file, round by round over the payloads. The tables of the package are
-what such runs recorded.
+in turn, in a process each, and adds them to the file, round by round over the payloads. What takes longer than the
+deadline says nothing and is left out. The tables of the package are what such runs recorded.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from tunewright.mlir.gemm_plans import gemm_plan
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.plan import SchedulePlan
 from tunewright.mlir.seeds import nearest, register_use
-from tunewright.mlir.structure_model import FEW, Caches, ProductShape, StructureModel, Table, shipped_tables
+from tunewright.mlir.structure_model import Core, ProductShape, StructureModel, Table, shipped_tables
 from tunewright.model.signature import In, Out, Parameter, Signature
 from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.ports.backend import Kernel
@@ -135,7 +136,10 @@ def measured(payload: Payload, plan: SchedulePlan, config: Config, folder: Path)
 
 
 def in_a_process(payload: Payload, plan: SchedulePlan, config: Config, folder: Path) -> float | None:
-    """The same in a child with a deadline; None if it fails."""
+    """The same in a child; None if it fails.
+
+    Raises TimeoutError after the deadline, which may be the machine's fault.
+    """
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
@@ -149,23 +153,28 @@ def in_a_process(payload: Payload, plan: SchedulePlan, config: Config, folder: P
     os.close(writes)
     with os.fdopen(reads) as pipe:
         text = pipe.read()
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+        raise TimeoutError(f"not done after {DEADLINE} s: {config}")
     return float(text) if text else None
 
 
 def table(name: str, rows: list[Any]) -> Table:
-    """The rows of a payload as the package has them."""
+    """The rows of a payload as the package has them, recorded here."""
     shape = ProductShape.of(planned(name).payload)
     if shape is None:
         raise ValueError(f"{name} has no single product")
-    return Table(name, shape.batches, shape.rows, shape.columns, shape.terms, shape.element, Caches.here(), rows)
+    return Table(name, shape.batches, shape.rows, shape.columns, shape.terms, shape.element, Core.here(), rows)
 
 
 def record(path: Path, minutes: float, seed: int, only: Sequence[str]) -> None:
     """Add rows to the file until the time is over."""
     known = msgspec.json.decode(path.read_bytes(), type=list[Table]) if path.exists() else []
+    if others := [one.name for one in known if one.core != Core.here()]:
+        raise SystemExit(f"{path.name} has rows of another processor ({', '.join(others)}): record into a new file")
     found: dict[str, list[Any]] = {one.name: one.times for one in known}
     plans = {name: planned(name) for name in PAYLOADS if not only or name in only}
+    seen = {name: {Config(config) for config, _ in rows} for name, rows in found.items()}
     more = {name: candidates(plan, seed) for name, plan in plans.items()}
     ends = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as place:
@@ -175,7 +184,14 @@ def record(path: Path, minutes: float, seed: int, only: Sequence[str]) -> None:
                     config = next(more[name], None)
                     if config is None or time.monotonic() > ends:
                         break
-                    took = in_a_process(plans[name].payload, plans[name], config, Path(place))
+                    if config in seen.setdefault(name, set()):
+                        continue
+                    seen[name].add(config)
+                    try:
+                        took = in_a_process(plans[name].payload, plans[name], config, Path(place))
+                    except TimeoutError as late:
+                        print(late, file=sys.stderr)
+                        continue
                     found.setdefault(name, []).append((config.plain(), took and round(took, 4)))
                 path.write_bytes(msgspec.json.encode([table(*one) for one in found.items()]))
             print(f"{sum(map(len, found.values()))} rows", file=sys.stderr, flush=True)
@@ -219,16 +235,25 @@ class Recorded:
         return list(best.values())
 
 
+def model_without(left_out: Table, tables: Sequence[Table]) -> StructureModel:
+    """The model of all products of other sizes."""
+    return StructureModel([other for other in tables if sizes(other) != sizes(left_out)])
+
+
+def sizes(one: Table) -> tuple[int, ...]:
+    """What makes a product the same but for its elements."""
+    return one.batches, one.rows, one.columns, one.terms
+
+
 def until_near(tables: Sequence[Table], seeds: int) -> dict[str, dict[str, float]]:
     """The mean number of trials until one is within 5 % of the best, by way to start and product."""
     found: dict[str, dict[str, float]] = {"portfolio": {}, "registers": {}, "predicted": {}}
     for one in tables:
         recorded = Recorded(one)
-        model = StructureModel([other for other in tables if other.name != one.name])
         starts = {
             "portfolio": [],
             "registers": recorded.by_registers(),
-            "predicted": model.first(one.shape, recorded.configs, *FEW),
+            "predicted": model_without(one, tables).first(one.shape, recorded.configs, core=one.core),
         }
         for name, first in starts.items():
             counts = [
@@ -244,8 +269,7 @@ def after_few(tables: Sequence[Table], seeds: int, trials: int = 6) -> dict[str,
     found: dict[str, list[float]] = {"adapted": [], "predicted": []}
     for one in tables:
         recorded = Recorded(one)
-        model = StructureModel([other for other in tables if other.name != one.name])
-        predicted = model.first(one.shape, recorded.configs, *FEW)
+        predicted = model_without(one, tables).first(one.shape, recorded.configs, core=one.core)
         for other in tables:
             if other.name == one.name or other.element != one.element:
                 continue

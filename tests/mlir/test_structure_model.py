@@ -10,7 +10,7 @@ from tunewright.mlir.gemm_plans import gemm_plan
 from tunewright.mlir.model_plans import model_plan
 from tunewright.mlir.row_plans import row_plan
 from tunewright.mlir.seeds import predict_configs, register_configs, seed_configs
-from tunewright.mlir.structure_model import FEW, Caches, ProductShape, StructureModel, Table, shipped_tables
+from tunewright.mlir.structure_model import FEW, Core, ProductShape, StructureModel, Table, shipped_tables
 from tunewright.spaces.config import VARIANT, Config
 
 FOUND_AT_512 = {"variant": "packed rows", "mr": 4, "nr": 64, "kr": 8, "pk": 16}
@@ -27,7 +27,7 @@ def first_losses(tables):
     for left_out in tables:
         model = StructureModel([table for table in tables if table is not left_out])
         times = {Config(config): time for config, time in left_out.times}
-        tried = model.first(left_out.shape, list(times), *FEW)
+        tried = model.first(left_out.shape, list(times), core=left_out.core)
         best = min(time for time in times.values() if time)
         losses.append(min((times[config] or np.inf) for config in tried) / best)
     return losses
@@ -57,9 +57,9 @@ def test_products_left_out_find_a_good_config_in_six_trials() -> None:
 
 
 def test_the_prediction_depends_on_whether_operands_fit_the_cache() -> None:
-    caches, tables = Caches(1 << 15, 1 << 20), []
+    core, tables = Core(1 << 15, 1 << 20, 16), []
     for size in (128, 192, 256, 384, 768, 1024, 1536, 2048):
-        fits = size * size * 4 <= caches.l2
+        fits = size * size * 4 <= core.l2
         times = [
             (
                 {"variant": f"packed {nest}", "mr": mr, "nr": 64, "kr": 8},
@@ -68,19 +68,17 @@ def test_the_prediction_depends_on_whether_operands_fit_the_cache() -> None:
             for nest in ("rows", "columns")
             for mr in (2, 4, 8)
         ]
-        tables.append(Table(str(size), 1, size, size, size, "f32", caches, times))
+        tables.append(Table(str(size), 1, size, size, size, "f32", core, times))
     model = StructureModel(tables)
     configs = [Config(config) for config, _ in tables[0].times]
-    scale = (Caches.here().l2 / caches.l2) ** 0.5
-    small, large = int(200 * scale), int(1800 * scale)
-    for size, best in ((small, "packed rows"), (large, "packed columns")):
-        first = model.first(ProductShape(1, size, size, size), configs, 1, 1)
+    for size, best in ((200, "packed rows"), (1800, "packed columns")):
+        first = model.first(ProductShape(1, size, size, size), configs, (1, 1), core)
         assert [one[VARIANT] for one in first] == [best]
 
 
 @pytest.mark.parametrize(
     "plan",
-    [gemm_plan(payloads.matmul(500, 333, 77)), dot_plan(payloads.batch_matmul(2, 61, 50, 70, element="bf16"))],
+    [gemm_plan(payloads.matmul(500, 333, 77)), dot_plan(payloads.batch_matmul(2, 61, 48, 70, element="bf16"))],
     ids=["odd sizes", "a batch of bfloat16"],
 )
 def test_predicted_configs_are_of_the_space(plan) -> None:
@@ -88,6 +86,22 @@ def test_predicted_configs_are_of_the_space(plan) -> None:
     assert seeds
     assert all(seed in plan.space for seed in seeds)
     assert seeds == predict_configs(plan)
+
+
+def test_a_search_that_must_keep_the_last_digits_has_seeds_too() -> None:
+    for payload in (payloads.matmul(64, 64, 64, element="bf16"), payloads.matmul(61, 50, 70, element="bf16")):
+        plan = dot_plan(payload)
+        exact = plan.space.exact(())
+        seeds = seed_configs(plan)
+        assert len([seed for seed in seeds if seed in exact and seed[VARIANT] != "as written"]) >= 2
+        assert seeds[: len(predict_configs(plan))] == predict_configs(plan)
+
+
+def test_tables_without_times_predict_nothing() -> None:
+    plan = gemm_plan(payloads.matmul(64, 64, 64))
+    core = Core(1 << 15, 1 << 20, 16)
+    for tables in ([], [Table("none", 1, 8, 8, 8, "f32", core, [({"variant": "packed rows", "mr": 4}, None)])]):
+        assert predict_configs(plan, tables=tables) == []
 
 
 def test_what_is_no_single_product_has_only_what_others_found() -> None:

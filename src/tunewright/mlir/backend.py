@@ -96,7 +96,8 @@ class Mlir:
     def build(self, kernel: Kernel, config: Config, signature: Signature) -> Path:
         """Returns a shared library, from the cache if it was built from the same texts before."""
         script, threads = self.script(config), self._threads_of(config)
-        text, passes = normalize_mlir(self.payload.text), compiler.lowering_passes(script.options, threads)
+        text = normalize_mlir(self.payload.text)
+        passes = compiler.lowering_passes(text, script.options, threads)
         # The code is for this processor, so the processor is part of the name.
         release = _torch_mlir_release(kernel)
         name = f"{digest(release, text, str(script), *passes, *cpu().features, cpu().model)}.so"

@@ -15,6 +15,7 @@ from tunewright.mlir.exponentials import expand_exponentials
 from tunewright.mlir.packed_dots import INLINE, insert_dot_blocks
 from tunewright.mlir.payload import LinalgOp, Payload, PlacedOp
 from tunewright.mlir.prefetch import ACCESSES, insert_prefetches
+from tunewright.mlir.processor import has_dot_vectors
 from tunewright.mlir.schedule import DOT_INSTRUCTIONS, POLYNOMIAL, PREFETCH, REASSOCIATE
 from tunewright.mlir.script import TransformScript
 
@@ -33,11 +34,13 @@ _LOOPS = (
 )
 # The allocator aligns memory: pointers aligned by arithmetic could alias anything.
 _LLVM = (
-    "math-expand-ops{{ops=fpowi}},{threads}{dots}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
+    "math-expand-ops{{ops=fpowi}},{threads}{dots}{rounding}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
     "convert-vector-to-llvm{{enable-x86}},"  # calls of libm for each element of a vector
     "finalize-memref-to-llvm{{use-aligned-alloc=true}},convert-arith-to-llvm,convert-index-to-llvm,convert-func-to-llvm,"
     "convert-cf-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse"
 )
+# Without an instruction that rounds to bfloat16, the compiler calls a function of its runtime, which nothing loads.
+_ROUNDING = "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},arith-expand{include-bf16=true},"
 RELAYOUTS = frozenset({"linalg.pack", "linalg.unpack"})
 """Operations that copy into panels and out of them; they have no loops until they are lowered."""
 
@@ -74,7 +77,7 @@ def _context() -> Iterator[Any]:
         yield ir
 
 
-def lowering_passes(options: frozenset[str], threads: int) -> tuple[str, str]:
+def lowering_passes(payload: str, options: frozenset[str], threads: int) -> tuple[str, str]:
     """Returns the pass pipelines from the scheduled payload to buffers, and from these to LLVM."""
     sums = f" {REASSOCIATE}" if REASSOCIATE in options else ""
     # Branches pass tiles on, so both are converted at once.
@@ -83,7 +86,12 @@ def lowering_passes(options: frozenset[str], threads: int) -> tuple[str, str]:
     to_threads = "" if threads == 1 else f"convert-scf-to-openmp{{num-threads={threads}}},canonicalize,"
     parts = (
         _LOOPS.format(loops=loops, threads=to_threads),
-        _LLVM.format(threads="" if threads == 1 else "convert-openmp-to-llvm,", sums=sums, dots=dots),
+        _LLVM.format(
+            threads="" if threads == 1 else "convert-openmp-to-llvm,",
+            sums=sums,
+            dots=dots,
+            rounding=_ROUNDING if "bf16" in payload and not has_dot_vectors("bf16") else "",
+        ),
     )
     return f"builtin.module({_BUFFERS},{_MEMORY})", f"builtin.module({','.join(parts)})"
 
@@ -223,7 +231,14 @@ def _describe_op(op: Any, kind: str, where: str) -> LinalgOp:
         reads.pop()
     result = _value_name(op.results[0])
     inputs = [] if kind == "linalg.fill" else reads
-    return LinalgOp(result, loops, reductions, tuple(inputs), (result, indices[-1]), tuple(map(sizes.get, loops)), kind)
+    elements = [_element(op.operands[names.index(name)]) for name, _ in inputs] + [_element(op.results[0])]
+    loop_sizes = tuple(map(sizes.get, loops))
+    return LinalgOp(result, loops, reductions, tuple(inputs), (result, indices[-1]), loop_sizes, kind, tuple(elements))
+
+
+def _element(value: Any) -> str:
+    """Returns the type of a tensor's elements, or of a number."""
+    return str(getattr(value.type, "element_type", value.type))
 
 
 def verify(script: TransformScript) -> None:
@@ -355,7 +370,7 @@ def compile_object(payload: str, script: TransformScript, path: Path, *, threads
             if any(f'"{PREFETCH}"' in line for step in script.steps for line in step.lines):
                 passes.parse(f"builtin.module({ACCESSES})").run(module.operation)
                 insert_prefetches(ir, module)
-            to_buffers, to_machine = lowering_passes(script.options, threads)
+            to_buffers, to_machine = lowering_passes(payload, script.options, threads)
             passes.parse(to_buffers).run(module.operation)
             if DOT_INSTRUCTIONS in script.options:
                 insert_dot_blocks(ir, module)

@@ -8,9 +8,9 @@ from typing import Any
 from tunewright.backends.host import cpu
 from tunewright.errors import ScheduleError
 from tunewright.mlir.contraction_plans import contraction_parts
-from tunewright.mlir.dot_blocks import BITS, GROUP_BITS, LANES
+from tunewright.mlir.dot_blocks import BITS, GROUP_BITS, LANES, SUMS
 from tunewright.mlir.handles import Handle
-from tunewright.mlir.model_plans import AS_WRITTEN, MERGE, ModelPlan, model_plan
+from tunewright.mlir.model_plans import MERGE, ModelPlan, model_parts, model_plan, written_part
 from tunewright.mlir.payload import LinalgOp, Payload
 from tunewright.mlir.plan import Parts, PlanContext, PlanPart
 from tunewright.mlir.processor import (
@@ -18,6 +18,7 @@ from tunewright.mlir.processor import (
     TILE_REGISTERS,
     has_dot_tiles,
     has_dot_vectors,
+    vector_lanes,
     vector_registers,
 )
 from tunewright.mlir.schedule import DOT_TILES, DOT_VECTORS, INTERLEAVE, Schedule
@@ -25,9 +26,10 @@ from tunewright.spaces.rule import Knob, Rule
 
 PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 
+OTHERWISE = "`plan_for(payload)` finds the plan of any payload"
+
 MOST_ROWS = 96
 """The most rows of a block; more gain nothing, as tiles have 16 and there are 8."""
-
 
 UNEVEN_ROWS = (4, 8, 12, 16, 32, 48)
 """Rows of a block even if they do not divide those of the product: the last block has what is left."""
@@ -40,29 +42,31 @@ def dot_plan(payload: Payload, *, threads: int = 1) -> ModelPlan:
     the terms that an instruction adds up next to each other; a is read as it is. b may be transposed before. They add
     up bfloat16 in another order. The other structures widen elements to float32 or int32, and run on any processor.
     """
-    element, before = _element(payload), _before(payload)
+    before = _before(payload)
     starts = [op.kind for op in before if op.kind != "linalg.transpose"] == ["linalg.fill"] and len(before) <= 2
     if not starts or any(op.kind != "linalg.generic" or op.reductions for op in _after(payload)):
         raise ScheduleError(
-            f"this plan is for linalg.fill, one of {', '.join(PRODUCTS)}, and elementwise operations after it"
+            f"this plan is for linalg.fill, one of {', '.join(PRODUCTS)}, and elementwise operations after it; "
+            f"{OTHERWISE}"
         )
     if len(before) > 1 and not _is_transposed(payload):
-        raise ScheduleError("this plan is for a product whose right operand is transposed, not its left one")
-    if element not in BITS:
         raise ScheduleError(
-            f"this plan is for products of {' and '.join(BITS)}, not of {element or 'unknown elements'}"
+            "this plan is for a product whose right operand is transposed, not its left one; " + OTHERWISE
         )
+    left, right, *_, sums = elements = _product(payload).elements
+    if left != right or SUMS.get(left) != sums:
+        usual = " or ".join(f"{element} with sums of {wide}" for element, wide in SUMS.items())
+        raise ScheduleError(f"this plan is for products of {usual}, not of {', '.join(elements)}; {OTHERWISE}")
     sequences: list[Parts] = []
     known = None not in _product(payload).sizes
     for name, mark, available in (("tiles", DOT_TILES, has_dot_tiles), ("dots", DOT_VECTORS, has_dot_vectors)):
-        if known and available(element) and not (mark == DOT_TILES and threads > 1 and _has_rest(payload)):
+        if known and available(left) and not (mark == DOT_TILES and threads > 1 and _has_rest(payload)):
             sequences.append(_dot_parts(payload, name, mark, threads))
-    if len(before) > 1 and not sequences:
-        raise ScheduleError("this processor has no instructions for products of these elements")
-    if known and len(before) == 1 and len(_after(payload)) <= 1:
+    if known and len(before) == 1 and len(_after(payload)) <= 1 and _sizes(payload)[1] % vector_lanes() == 0:
         sequences.append(contraction_parts(payload, threads=threads, packs_right=False))
-    written = PlanPart(AS_WRITTEN, lambda context: context.schedule.bufferize(), fuses=False)
-    return ModelPlan(payload, *sequences, [written])
+    else:
+        sequences.append(model_parts(payload, threads=threads))
+    return ModelPlan(payload, *sequences, [written_part()])
 
 
 def plan_for(payload: Payload, *, threads: int = 1) -> ModelPlan:
@@ -75,7 +79,7 @@ def plan_for(payload: Payload, *, threads: int = 1) -> ModelPlan:
 
 def _element(payload: Payload) -> str:
     """Returns the element of the arrays that are multiplied."""
-    return payload.arguments[0].element if payload.arguments else ""
+    return _product(payload).elements[0]
 
 
 def _product(payload: Payload) -> LinalgOp:

@@ -17,7 +17,7 @@ from tunewright.mlir.handles import Handle
 from tunewright.mlir.nest_plans import hoist_accumulators
 from tunewright.mlir.packing_steps import UNPACK
 from tunewright.mlir.payload import LinalgOp, Payload, PlacedOp
-from tunewright.mlir.plan import PlanContext, PlanPart, SchedulePlan, empty_part
+from tunewright.mlir.plan import Parts, PlanContext, PlanPart, SchedulePlan, empty_part
 from tunewright.mlir.processor import vector_lanes, vector_registers
 from tunewright.mlir.row_groups import row_groups
 from tunewright.mlir.row_plans import is_contraction, match_ops
@@ -53,15 +53,21 @@ def model_plan(payload: Payload, *, threads: int = 1) -> ModelPlan:
     erf and tanh by series; both change the last digits. Several threads share a loop of each large operation; as it is
     written, the payload runs on one.
     """
+    return ModelPlan(payload, [written_part()], model_parts(payload, threads=threads))
+
+
+def written_part() -> PlanPart:
+    """Returns the payload as it is written."""
+    return PlanPart(AS_WRITTEN, lambda context: context.schedule.bufferize())
+
+
+def model_parts(payload: Payload, *, threads: int = 1) -> Parts:
+    """Returns the parts of a plan of any payload in blocks of vectors."""
     ops = compiler.operations_after(payload.text, _simplified().script())
     packs = [empty_part("tiled")]
     if any(_packs(placed.op) for placed in ops):
         packs.append(empty_part("packed"))
-    return ModelPlan(
-        payload,
-        [PlanPart(AS_WRITTEN, lambda context: context.schedule.bufferize())],
-        [packs, _numerics_parts(payload, ops), _vector_part(ops, threads)],
-    )
+    return [packs, _numerics_parts(payload, ops), _vector_part(ops, threads)]
 
 
 def _simplified() -> Schedule:

@@ -17,6 +17,7 @@ class LinalgOp:
     """A linalg operation: its loops by name, the reduction loops, and the indexing of its operands.
 
     `reads` has each operand with its index expression, such as ("a", "i,k"); also the result if it is accumulated.
+    `elements` are the types of the elements that are read, and of the result.
     """
 
     name: str
@@ -26,6 +27,7 @@ class LinalgOp:
     writes: tuple[str, str]
     sizes: tuple[Size, ...] = ()
     kind: str = "linalg.generic"
+    elements: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,10 @@ class PayloadBuilder:
         for part, size in zip(index.split(","), self._shapes[name], strict=True):
             loop_sizes.setdefault(part, size)
         sizes = tuple(loop_sizes.get(loop) for loop in order)
-        self._operations.append(LinalgOp(name, order, reductions, tuple(reads.items()), (name, index), sizes, kind))
+        elements = tuple(self._elements[value] for value in (*reads, name))
+        self._operations.append(
+            LinalgOp(name, order, reductions, tuple(reads.items()), (name, index), sizes, kind, elements)
+        )
 
     def finish(self, result: str, reference: Callable[..., Any], **sizes: int) -> Payload:
         """Returns the payload that stores `result` in the output array."""

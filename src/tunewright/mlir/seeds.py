@@ -13,7 +13,7 @@ from tunewright.mlir.legality import import_isl, isl_domain
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.plan import SchedulePlan
 from tunewright.mlir.processor import vector_lanes
-from tunewright.mlir.structure_model import FEW, ProductShape, StructureModel, Table, shipped_tables
+from tunewright.mlir.structure_model import ProductShape, StructureModel, Table, shipped_tables
 from tunewright.spaces.config import VARIANT, Config, Value
 
 SAMPLES = 400
@@ -64,8 +64,14 @@ def suggest_fusion(payload: Payload) -> FusionHint | None:
 
 
 def seed_configs(plan: SchedulePlan) -> list[Config]:
-    """Returns the configs to try first: of the structures predicted to be best, or one of each without a prediction."""
-    return predict_configs(plan) or register_configs(plan)
+    """Returns the configs to try first: of the structures predicted to be best, or one of each without a prediction.
+
+    If all that are predicted change the last digits, which has to be allowed, one of each of the others follows.
+    """
+    predicted, exact = predict_configs(plan), plan.space.exact(())
+    if any(config in exact for config in predicted):
+        return predicted
+    return [*predicted, *(config for config in register_configs(plan) if config in exact or not predicted)]
 
 
 def register_configs(plan: SchedulePlan) -> list[Config]:
@@ -115,7 +121,7 @@ def predict_configs(
     model = StructureModel(shipped_tables() if tables is None else tables)
     drawn = dict.fromkeys(plan.space.sample(rng, SAMPLES * len(plan.space.variants)))
     configs = [config for config in drawn if config[VARIANT] in model.structures]
-    predicted = model.first(shape, configs, *FEW) if configs else []
+    predicted = model.first(shape, configs) if configs else []
     return list(dict.fromkeys([*first, *predicted]))
 
 

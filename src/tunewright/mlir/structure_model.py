@@ -35,17 +35,18 @@ FEW = (3, 2)
 Times = Sequence[tuple[Mapping[str, Value], float | None]]
 
 
-class Caches(msgspec.Struct, frozen=True):
-    """Bytes of the caches of a core."""
+class Core(msgspec.Struct, frozen=True):
+    """A core of a processor: bytes of its caches, and float32 lanes of its vectors."""
 
     l1: int
     l2: int
+    lanes: int
 
     @classmethod
-    def here(cls) -> Caches:
-        """Returns those of this processor."""
+    def here(cls) -> Core:
+        """Returns one of this processor."""
         limits = cpu().limits
-        return cls(limits.get("l1", 1 << 15), limits.get("l2", 1 << 20))
+        return cls(limits.get("l1", 1 << 15), limits.get("l2", 1 << 20), vector_lanes())
 
 
 @dataclass(frozen=True)
@@ -62,27 +63,27 @@ class ProductShape:
     def of(cls, payload: Payload) -> ProductShape | None:
         """Returns the shape of the product in a payload; None if it has none, or several, or one of unknown sizes."""
         products = [op for op in payload.operations if op.kind in ("linalg.matmul", "linalg.batch_matmul")]
-        if len(products) != 1 or None in products[0].sizes or not payload.arguments:
+        if len(products) != 1 or None in products[0].sizes or products[0].elements[0] not in ELEMENT_BYTES:
             return None
         *around, rows, columns, terms = (size or 1 for size in products[0].sizes)
-        return cls(int(np.prod(around, dtype=int)), rows, columns, terms, payload.arguments[0].element)
+        return cls(int(np.prod(around, dtype=int)), rows, columns, terms, products[0].elements[0])
 
-    def features(self, config: Mapping[str, Value], caches: Caches) -> list[float]:
+    def features(self, config: Mapping[str, Value], core: Core) -> list[float]:
         """Returns what a prediction is made from: sizes, parts, blocks, bytes beside caches, and padding."""
         bytes_each, words = ELEMENT_BYTES[self.element], str(config[VARIANT]).split()
         numbers = {name: int(config.get(name, 0)) for name in ("mr", "nr", "kr", "pk", "nc")}
         high, wide, deep = (max(1, numbers[name]) for name in ("mr", "nr", "kr"))
         held = numbers["nc"] or self.columns
-        vectors = wide / vector_lanes()
+        vectors = wide / core.lanes
         return [
             *map(log2, (self.batches, self.rows, self.columns, self.terms, bytes_each)),
             *(float(part in words) for part in PARTS),
             *(log2(1 + number) for number in numbers.values()),
             high * vectors / (high + vectors),
-            log2(held * self.terms * bytes_each / caches.l2),
-            log2(wide * self.terms * bytes_each / caches.l1),
-            log2(self.columns * self.terms * bytes_each / caches.l2),
-            log2(self.rows * self.terms * bytes_each / caches.l2),
+            log2(held * self.terms * bytes_each / core.l2),
+            log2(wide * self.terms * bytes_each / core.l1),
+            log2(self.columns * self.terms * bytes_each / core.l2),
+            log2(self.rows * self.terms * bytes_each / core.l2),
             *(-size % block / size for size, block in ((self.rows, high), (self.columns, wide), (self.terms, deep))),
             float("ijk".find(str(config.get("order", ""))[:1])),
         ]
@@ -97,7 +98,7 @@ class Table(msgspec.Struct, frozen=True):
     columns: int
     terms: int
     element: str
-    caches: Caches
+    core: Core
     times: list[tuple[dict[str, Value], float | None]]
 
     @property
@@ -115,29 +116,36 @@ def shipped_tables() -> list[Table]:
 class StructureModel:
     """Predicts the logarithm of the time of configs, relative to the best one of their payload.
 
-    `structures` are those of which it has seen times.
+    `structures` are those of which it has seen times; tables without any say nothing.
     """
 
     def __init__(self, tables: Collection[Table]) -> None:
+        tables = [table for table in tables if any(time for _, time in table.times)]
         self.structures = {config[VARIANT] for table in tables for config, _ in table.times}
         points, values = [], []
         for table in tables:
             best = min(time for _, time in table.times if time)
             for config, time in table.times:
-                points.append(table.shape.features(config, table.caches))
+                points.append(table.shape.features(config, table.core))
                 values.append(log(min(time / best, SLOWEST) if time else FAILED))
         self._forest = Forest(np.random.default_rng(0), trees=TREES, levels=LEVELS)
-        self._forest.fit(np.array(points, dtype=np.float32), np.array(values))
+        if points:
+            self._forest.fit(np.array(points, dtype=np.float32), np.array(values))
 
-    def predict(self, shape: ProductShape, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """Returns the prediction for each config."""
-        caches = Caches.here()
-        points: list[Any] = [shape.features(config, caches) for config in configs]
+    def predict(self, shape: ProductShape, configs: Sequence[Config], core: Core) -> NDArray[np.float64]:
+        """Returns the prediction for each config on a core."""
+        points: list[Any] = [shape.features(config, core) for config in configs]
         return self._forest.predict(np.array(points, dtype=np.float32))[0]
 
-    def first(self, shape: ProductShape, configs: Sequence[Config], structures: int, each: int) -> list[Config]:
-        """Returns the configs to try first: of each of the best structures in turn, those that look best."""
-        order = [configs[i] for i in np.argsort(self.predict(shape, configs), kind="stable")]
+    def first(
+        self, shape: ProductShape, configs: Sequence[Config], few: tuple[int, int] = FEW, core: Core | None = None
+    ) -> list[Config]:
+        """Returns the configs to try first: of each of the best structures in turn, those that look best.
+
+        `few` is how many structures, and how many configs of each; the core is one of this processor unless given.
+        """
+        structures, each = few
+        order = [configs[i] for i in np.argsort(self.predict(shape, configs, core or Core.here()), kind="stable")]
         by_structure: dict[Value, list[Config]] = {}
         for config in order:
             by_structure.setdefault(config[VARIANT], []).append(config)
