@@ -88,7 +88,7 @@ def address_of(weight):
 
 
 @pytest.mark.slow
-def test_a_bundle_contains_each_weight_once_and_older_versions_find_no_package_to_load(shipped):
+def test_code_in_a_bundle_contains_no_weights_and_older_versions_find_no_package_to_load(shipped):
     path, pin, *_ = shipped
     store = BundleStore.open_trusted(path, None, pin)
     names = {name.partition(" ")[0] for _, name in store.attachments}
@@ -122,6 +122,70 @@ def test_code_that_lacks_one_of_its_weights_is_refused_and_not_run(shipped, tmp_
         load(tmp_path / "changed.bundle", pin=digest)
 
 
+@pytest.mark.slow
+def test_a_model_with_packed_weights_alone_keeps_the_memory_that_they_are_in(tmp_path):
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(256, 256, bias=False), torch.nn.ReLU(), torch.nn.Linear(256, 256, bias=False)]
+    model, x = torch.nn.Sequential(*layers).eval(), torch.randn(4, 256)
+    pin = bundle(tmp_path / "packed.bundle", model, (x,), freezing=True)
+    loaded = load(tmp_path / "packed.bundle", pin=pin)
+    gc.collect()
+    (package,) = loaded._packages.values()
+    assert package._weights
+    assert all(weight.is_mkldnn for weight in package._weights.values())
+    assert all(inside(address_of(weight), package._weights.owner) for weight in package._weights.values())
+    with torch.no_grad():
+        assert float((loaded(x) - model(x)).abs().max()) < 1e-5
+
+
+def inside(address, block):
+    return block.data_ptr() <= address < block.data_ptr() + block.numel()
+
+
+def test_weights_keep_the_block_that_they_are_in():
+    block = memory()
+    assert separate_weights.make_weights(block, {}).owner is block
+
+
+@pytest.mark.slow
+def test_weights_without_a_name_of_their_own_stay_in_the_package(tmp_path):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256)).eval()
+    x = torch.randn(64, 256)
+    templated = {"max_autotune": True, "max_autotune_gemm_backends": "CPP"}
+    pin = bundle(tmp_path / "templated.bundle", model, (x,), freezing=True, **templated)
+    loaded = load(tmp_path / "templated.bundle", pin=pin)
+    with torch.no_grad():
+        assert float((loaded(x) - model(x)).abs().max()) < 1e-5
+
+
+def test_a_library_that_cannot_be_run_stays_in_its_package():
+    files = {"a/model.so": b"no library", "a/weights.blob": b"12345678"}
+    assert separate_weights.split(separate_weights._pack(files), 0) is None
+
+
+class Runner:
+    """A library whose weights have these names, and that knows them by `known`."""
+
+    def __init__(self, names, known):
+        self.get_constant_names_to_original_fqns = lambda: dict(enumerate(names))
+        self.extract_constants_map = lambda _: dict.fromkeys(known, torch.ones(4))
+        self.update_constant_buffer_from_blob = lambda _: None
+
+
+@pytest.mark.parametrize(("names", "separate"), [(["a", "b"], True), (["a", "a", "b"], False), (["a"], False)])
+def test_weights_are_shipped_apart_only_if_each_has_its_own_name(names, separate, monkeypatch):
+    monkeypatch.setattr(separate_weights, "hook", lambda _: lambda *_: Runner(names, ["a", "b"]))
+    files = separate_weights._pack({"a/model.so": b"x", "a/weights.blob": b"12345678"})
+    assert (separate_weights.split(files, 0) is not None) is separate
+
+
+def test_code_is_packed_to_equal_bytes_whenever_that_is(monkeypatch):
+    first = separate_weights._pack({"a": b"1"})
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    assert separate_weights._pack({"a": b"1"}) == first
+
+
 def test_a_weight_is_a_view_of_its_place_in_the_block():
     block = memory()
     made = separate_weights.make_weights(block, {"w": PLAIN})["w"]
@@ -142,6 +206,12 @@ def test_a_weight_is_a_view_of_its_place_in_the_block():
         {"strides": (300, 1)},
         {"dtype": "no_dtype"},
         {"sizes": (1, 1)},
+        {"dtype": "load"},
+        {"dtype": "nn"},
+        {"sizes": ((1 << 63) + 5, 3)},
+        {"strides": (1 << 70, 1)},
+        {"strides": (3,)},
+        {"packed": b"x"},
     ],
     ids=str,
 )

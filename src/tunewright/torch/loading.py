@@ -19,6 +19,7 @@ from tunewright.torch import compatibility
 from tunewright.torch.calls import Call, describe_leaves, tensors_of
 from tunewright.torch.compatibility import ALLOWABLE, Difference
 from tunewright.torch.inductor import packages, separate_weights
+from tunewright.torch.inductor.separate_weights import KeptTensors
 from tunewright.torch.shipping import CACHES, KIND, MANIFEST, WEIGHTS, ModelManifest, code_name, package_name
 
 log = LazyLogger(__name__)
@@ -104,7 +105,7 @@ def find_differences(manifest: ModelManifest, model: Any = None) -> list[Differe
     return compatibility.differences(manifest.compatibility, compatibility.current(model))
 
 
-def _weights(store: BundleStore, manifest: ModelManifest) -> dict[tuple[str, ...], dict[str, torch.Tensor]]:
+def _weights(store: BundleStore, manifest: ModelManifest) -> dict[tuple[str, ...], KeptTensors]:
     """Returns the weights of each call as they lie in the verified content; none if they are in the packages."""
     if not manifest.weights:
         return {}

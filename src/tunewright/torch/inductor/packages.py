@@ -16,6 +16,7 @@ import torch
 from tunewright.errors import BackendError
 from tunewright.torch.inductor import separate_weights
 from tunewright.torch.inductor.adapter import hook
+from tunewright.torch.inductor.separate_weights import KeptTensors
 
 SUFFIX = ".pt2"
 _COUNTERS = "torch._dynamo.utils.counters"
@@ -67,9 +68,9 @@ class LoadedPackage:
     the arguments from JSON in every call; neither is needed once a manifest was checked.
     """
 
-    def __init__(self, content: bytes | memoryview, weights: Mapping[str, torch.Tensor] | None = None) -> None:
-        """Loads machine code, with `weights` that it uses in place if they are not in it; they must not be freed."""
-        self._weights = weights
+    def __init__(self, content: bytes | memoryview, weights: KeptTensors | None = None) -> None:
+        """Loads machine code, with `weights` that it uses in place if they are not in it."""
+        self._weights = weights  # with their memory: for what is packed, the loader has an address alone
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"model{SUFFIX}"
             path.write_bytes(content)
@@ -83,10 +84,11 @@ class LoadedPackage:
         self._structure = hook("torch.utils._pytree.treespec_loads")(structure)
         self._unflatten = hook("torch.utils._pytree.tree_unflatten")
 
-    def _use(self, weights: Mapping[str, torch.Tensor]) -> None:
+    def _use(self, weights: KeptTensors) -> None:
         """Runs with these weights, in place; raises RuntimeError if they are not those that the code needs."""
-        if lacking := set(self._loader.get_constant_fqns()) ^ set(weights):
-            raise RuntimeError(f"its weights differ from what its code needs, such as {min(lacking)}")
+        needed, known = Counter(self._loader.get_constant_fqns()), Counter(list(weights))
+        if wrong := [*(needed - known), *(known - needed)]:
+            raise RuntimeError(f"its weights differ from what its code needs, such as {min(wrong)}")
         if weights:
             self._loader.load_constants(weights, False, True, True)  # the active ones, all of them, not copied
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import ZIP_STORED, ZipFile
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import torch
 
@@ -17,6 +17,14 @@ from tunewright.torch.inductor.constants import ALIGNMENT, TensorLayout, bytes_o
 
 _WEIGHTS, _LIBRARY = ".blob", ".so"
 _SETTING, _SEPARATE = "package_constants_on_disk_format", "binary_blob"
+
+
+class KeptTensors(dict[str, torch.Tensor]):
+    """Tensors by name, with what owns their memory: a packed one has only an address in it."""
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor], owner: Any) -> None:
+        super().__init__(tensors)
+        self.owner = owner
 
 
 class SplitPackage(NamedTuple):
@@ -66,7 +74,7 @@ def make_block(content: memoryview) -> torch.Tensor:
     return copy
 
 
-def make_weights(block: torch.Tensor, layouts: Mapping[str, TensorLayout]) -> dict[str, torch.Tensor]:
+def make_weights(block: torch.Tensor, layouts: Mapping[str, TensorLayout]) -> KeptTensors:
     """Returns the weights of a package as they lie in a block; raises BundleError if they do not fit into it."""
     made: dict[str, torch.Tensor] = {}
     for name, layout in layouts.items():
@@ -74,38 +82,37 @@ def make_weights(block: torch.Tensor, layouts: Mapping[str, TensorLayout]) -> di
             raise BundleError(f"the weight {name} is not where it must be; build the bundle again")
         try:
             made[name] = tensor_in(block, layout)
-        except (BackendError, RuntimeError, AttributeError) as error:
+            length = layout_of(made[name], layout.start).length
+        except (BackendError, RuntimeError, AttributeError, TypeError, OverflowError) as error:
             raise BundleError(f"the weight {name} cannot be read: {error}; build the bundle again") from error
-        if layout_of(made[name], layout.start).length != layout.length:
+        if length != layout.length:
             raise BundleError(f"the weight {name} has another size than is said; build the bundle again")
-    return made
+    return KeptTensors(made, block)
 
 
-def _find_weights(library: bytes, weights: bytes) -> Mapping[str, torch.Tensor]:
-    """Returns weights by name as the library reads them; raises BackendError if some are not there by name."""
+def _find_weights(library: bytes, weights: bytes) -> KeptTensors:
+    """Returns weights by name as the library reads them; raises BackendError if some are not there by a name of their
+    own: the compiler gives the same name to what it packs for several products.
+    """
     with tempfile.TemporaryDirectory() as folder:
         paths = Path(folder, f"model{_LIBRARY}"), Path(folder, f"weights{_WEIGHTS}")
         for path, content in zip(paths, (library, weights), strict=True):
             path.write_bytes(content)
-        runner = hook("torch._C._aoti.AOTIModelContainerRunnerCpu")(str(paths[0]), 1)
-        runner.update_constant_buffer_from_blob(str(paths[1]))
-    found: Mapping[str, torch.Tensor] = _Kept(runner.extract_constants_map(False), runner)
-    if set(found) != set(runner.get_constant_names_to_original_fqns().values()):
-        raise BackendError("some of its weights have no name")
+        try:
+            runner = hook("torch._C._aoti.AOTIModelContainerRunnerCpu")(str(paths[0]), 1)
+            runner.update_constant_buffer_from_blob(str(paths[1]))
+            found = KeptTensors(runner.extract_constants_map(False), runner)
+            names = runner.get_constant_names_to_original_fqns().values()
+        except RuntimeError as error:
+            raise BackendError(f"its weights cannot be told apart: {error}; ship them in the package") from error
+    if sorted(found) != sorted(names):
+        raise BackendError("some of its weights have no name of their own; ship them in the package")
     return found
-
-
-class _Kept(dict[str, torch.Tensor]):
-    """Tensors that live as long as what owns their memory."""
-
-    def __init__(self, tensors: Mapping[str, torch.Tensor], owner: Any) -> None:
-        super().__init__(tensors)
-        self.owner = owner
 
 
 def _pack(files: Mapping[str, bytes]) -> bytes:
     written = BytesIO()
     with ZipFile(written, "w", ZIP_STORED) as archive:
         for name, content in files.items():
-            archive.writestr(name, content)
+            archive.writestr(ZipInfo(name), content)  # without the time, so that equal contents make equal bytes
     return written.getvalue()
