@@ -49,8 +49,25 @@ def test_products_of_the_same_sizes_count_together() -> None:
         lambda x, w: x @ w,
         lambda x, w: x.matmul(w),
         lambda x, w: torch.addmm(torch.zeros(24), x, w),
+        lambda x, w: torch.addmm(torch.zeros(24), mat1=x, mat2=w),
+        lambda x, w: torch.matmul(x, other=w),
+        lambda x, w: torch.matmul(input=x, other=w),
+        lambda x, w: torch.mm(x, mat2=w),
+        lambda x, w: x.matmul(other=w),
+        lambda x, w: x.mm(w),
     ],
-    ids=["matmul", "operator", "method", "addmm"],
+    ids=[
+        "matmul",
+        "operator",
+        "method",
+        "addmm",
+        "addmm by names",
+        "matmul by name",
+        "matmul by names",
+        "mm by name",
+        "method by name",
+        "mm method",
+    ],
 )
 def test_a_product_is_found_however_it_is_written(call) -> None:
     class Written(nn.Module):
@@ -64,6 +81,38 @@ def test_a_product_is_found_however_it_is_written(call) -> None:
     shares = ProductShares.of(captured(Written().eval(), torch.randn(6, 16)))
     assert shares.take((6, 24, 16)) == 1
     assert shares._left == {}
+
+
+class Named(nn.Module):
+    """A layer whose weight is given by name, with or without its input."""
+
+    def __init__(self, input_named):
+        super().__init__()
+        self.layer, self.input_named = nn.Linear(16, 24), input_named
+
+    def forward(self, x):
+        weight, bias = self.layer.weight, self.layer.bias
+        linear = nn.functional.linear
+        return linear(input=x, weight=weight, bias=bias) if self.input_named else linear(x, weight=weight, bias=bias)
+
+
+@pytest.mark.parametrize("input_named", [False, True])
+def test_a_layer_whose_weight_is_given_by_name_is_found(input_named) -> None:
+    shares = ProductShares.of(captured(Named(input_named).eval(), torch.randn(6, 16)))
+    assert shares._left.keys() == {(6, 24, 16)}
+
+
+def test_a_convolution_whose_weight_is_given_by_name_counts() -> None:
+    class NamedConvolution(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(16, 8, 3, 3))
+
+        def forward(self, x):
+            return nn.functional.conv2d(x, weight=self.weight, padding=1)
+
+    (graph,) = captured(NamedConvolution().eval(), torch.randn(1, 8, 20, 20))
+    assert convolution_cost(graph) == pytest.approx(2 * 16 * 20 * 20 * 8 * 9 / BALANCE)
 
 
 def test_a_product_whose_sizes_are_not_known_may_take_all_the_time() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -19,7 +19,19 @@ BALANCE = 10.0
 """Operations that one core does while it reads a byte from memory, about: products with few rows take as long as
 reading their weights."""
 
-_PLAIN = (torch.matmul, torch.mm, operator.matmul, torch.Tensor.matmul)
+_PRODUCTS = {
+    linear: ("input", "weight"),
+    torch.matmul: ("input", "other"),
+    torch.Tensor.matmul: ("input", "other"),
+    operator.matmul: (),
+    torch.mm: ("input", "mat2"),
+    torch.Tensor.mm: ("input", "mat2"),
+    torch.addmm: ("mat1", "mat2"),
+    "matmul": ("self", "other"),
+    "mm": ("self", "mat2"),
+}
+"""Functions and methods that are products, and the names of their operands."""
+
 _CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
 
 Sizes = tuple[int, ...]
@@ -75,7 +87,7 @@ def find_products(captured: CapturedGraph) -> Iterator[Product]:
     weights = {captured.placeholders[i] for i in captured.weights}
     for node in captured.graph.graph.nodes:
         operands = _operands(node)
-        if operands is None or operands[1] not in weights:
+        if operands is None or operands[1] not in weights or not isinstance(operands[0], torch.fx.Node):
             continue
         left, weight = operands[0].meta.get("example_value"), values[operands[1]]
         if node.target is linear:
@@ -91,21 +103,28 @@ def convolution_cost(captured: CapturedGraph) -> float:
     cost = 0.0
     for node in captured.graph.graph.nodes:
         result = node.meta.get("example_value")
-        if node.op != "call_function" or node.target not in _CONVOLUTIONS or len(node.args) < 2:
+        if node.op != "call_function" or node.target not in _CONVOLUTIONS:
             continue
-        weight = node.args[1].meta.get("example_value")
+        operand = _operand(node, 1, "weight")
+        weight = operand.meta.get("example_value") if isinstance(operand, torch.fx.Node) else None
         shapes = [getattr(value, "shape", ()) for value in (result, weight)]
         if all(shapes) and all(isinstance(size, int) for shape in shapes for size in shape):
             cost += 2 * prod(shapes[0]) * prod(shapes[1][1:]) / BALANCE
     return cost
 
 
-def _operands(node: Any) -> Sequence[Any] | None:
-    """Returns the operands of a product; None if the node is none."""
-    if node.op == "call_method" and node.target == "matmul":
-        return tuple(node.args[:2])
-    if node.op != "call_function":
+def _operands(node: Any) -> tuple[Any, Any] | None:
+    """Returns the operands of a product, by position or by name; None if the node is none."""
+    if node.op not in ("call_function", "call_method"):
         return None
-    if node.target is linear or node.target in _PLAIN:
-        return tuple(node.args[:2])
-    return tuple(node.args[1:3]) if node.target is torch.addmm else None
+    names = _PRODUCTS.get(node.target)
+    if names is None or isinstance(node.target, str) is not (node.op == "call_method"):
+        return None
+    first = 1 if node.target is torch.addmm else 0
+    left, right = (_operand(node, first + i, names[i] if names else "") for i in (0, 1))
+    return None if left is None or right is None else (left, right)
+
+
+def _operand(node: Any, place: int, name: str) -> Any:
+    """Returns an argument by its place, or else by its name; None if there is none."""
+    return node.args[place] if place < len(node.args) else node.kwargs.get(name)
