@@ -7,7 +7,8 @@ import torch
 
 from tunewright.session import Session
 from tunewright.stores.memory import MemoryStore
-from tunewright.torch import compile, graph_space
+from tunewright.torch import compile, graph_space, thread_limit
+from tunewright.torch.inductor import graphs
 from tunewright.torch.thread_limit import ALL, LimitedCall, choices, limited
 
 
@@ -81,6 +82,50 @@ def test_another_thread_that_computes_meanwhile_keeps_its_number():
     assert seen == [4, 4]
 
 
+def test_a_thread_that_first_computes_meanwhile_has_the_number_of_the_process():
+    inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def other():
+        seen.append(torch.get_num_threads())
+        inside.set()
+        leave.wait(60)
+        seen.append(torch.get_num_threads())
+
+    def call():
+        worker = threading.Thread(target=other)
+        worker.start()
+        inside.wait(60)
+        return worker
+
+    for run in (LimitedCall(call, 1), limited(1)(call)):
+        worker = run()
+        leave.set()
+        worker.join(60)
+        inside.clear()
+        leave.clear()
+    assert seen == [4, 4, 4, 4]
+
+
+def test_openmp_and_mkl_have_the_number_in_a_call_and_their_own_after_it():
+    def numbers():
+        lines = [line.partition(":") for line in torch.__config__.parallel_info().splitlines()]
+        return {name.strip(): int(text) for name, _, text in lines if "get_max_threads" in name}
+
+    own = numbers()
+    assert set(LimitedCall(numbers, 1)().values()) == {1}
+    assert numbers() == own
+
+
+def test_where_the_functions_under_pytorch_are_not_found_its_own_is_used(monkeypatch):
+    monkeypatch.setattr(thread_limit, "_is_honoured", lambda setter: False)
+    setter = thread_limit.thread_setter.__wrapped__()
+    assert setter is thread_limit._set_for_all
+    restored = setter(2, 2)
+    assert torch.get_num_threads() == 2
+    setter(4, restored)
+    assert torch.get_num_threads() == 4
+
+
 def test_a_process_with_one_thread_has_the_space_that_it_always_had():
     assert (
         graph_space.make_space(gemms=True, padding=True, threads=1).names
@@ -94,8 +139,12 @@ def test_a_process_with_one_thread_has_the_space_that_it_always_had():
 
 @pytest.mark.parametrize("freezing", [False, True])
 def test_a_graph_with_one_thread_is_compiled_and_called_so_and_right(freezing, monkeypatch):
-    seen = []
-    first = LimitedCall.__init__
+    seen, compiled_with = [], []
+    first, compile_graph = LimitedCall.__init__, graphs.compile_graph
+
+    def watch_compile(*arguments):
+        compiled_with.append(torch.get_num_threads())
+        return compile_graph(*arguments)
 
     def watch(self, call, count):
         def watched(*arguments):
@@ -105,6 +154,7 @@ def test_a_graph_with_one_thread_is_compiled_and_called_so_and_right(freezing, m
         first(self, watched, count)
 
     monkeypatch.setattr(LimitedCall, "__init__", watch)
+    monkeypatch.setattr(graphs, "compile_graph", watch_compile)
     model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval(), torch.randn(4, 8)
     chosen = {"freezing": freezing, "threads": 1}
     session = Session(store=MemoryStore(), mode="frozen")
@@ -114,4 +164,5 @@ def test_a_graph_with_one_thread_is_compiled_and_called_so_and_right(freezing, m
         compiled(x)
     assert seen
     assert set(seen) == {1}
+    assert compiled_with == [1]
     assert torch.get_num_threads() == 4
