@@ -18,6 +18,7 @@ from tunewright.torch.decided import find_decided
 from tunewright.torch.diagnostics.numerics import relative_error
 from tunewright.torch.inductor import adapter
 from tunewright.torch.product_shares import ProductShares
+from tunewright.torch.thread_limit import limited
 
 FROZEN = graph_space.PLAIN.with_value("freezing", True)
 EAGER = Config({"variant": "eager"})
@@ -152,6 +153,54 @@ def test_what_was_decided_for_the_product_itself_comes_first(selected) -> None:
     own = store_product(session, Product(), "library")
     with model.applied():
         assert selected[0](Product()) == ("library", own.key.digest)
+
+
+@pytest.fixture
+def several_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("product", [Product, Unbiased], ids=["the product", "called in another way"])
+def test_a_product_is_shipped_as_was_decided_with_the_threads_of_its_graph(selected, product, several_threads) -> None:
+    session, model = frozen_model()
+    with limited(1):
+        decision = store_product(session, product())
+    model.threads = 1
+    with model.applied():
+        assert selected[0](Product()) == ("template", decision.key.digest)
+    assert model.notes == []
+
+
+def test_a_product_that_was_decided_with_other_threads_than_its_graph_says_nothing(selected, several_threads) -> None:
+    session, model = frozen_model()
+    with limited(1):
+        store_product(session, Product())
+    model.threads = 2
+    with pytest.raises(NoDecision, match="matmul 2x8x8"), model.applied():
+        selected[0](Product())
+
+
+def test_a_bundle_says_of_its_products_that_they_were_decided_with_fewer_threads(session, monkeypatch) -> None:
+    config = Config({**FROZEN.with_value("products", "chosen"), "threads": 1})
+    monkeypatch.setattr(Session, "find_decision", lambda self, problem: Decision(problem.key, config))
+    found = find_decided(small(), [Call(torch.ones(2, 8))], session)
+    assert found.threads == 1
+    assert "with 1 threads, but a bundle uses all" in found.notes[0]
+    assert "products are computed as was decided with so many" in found.notes[0]
+
+
+def test_the_same_product_is_found_behind_many_others_that_are_nearer(selected) -> None:
+    session, model = frozen_model()
+    far = type("Far", (Unbiased,), {"operands": ("float32[2,8]", "float32[8,8]", "float32[8]"), "fused": "relu"})
+    for size in range(9, 49):
+        near = type("Near", (Product,), {"operands": (f"float32[2,{size}]",)})
+        store_product(session, near())
+    decision = store_product(session, far())
+    with model.applied():
+        assert selected[0](Product()) == ("template", decision.key.digest)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from math import log
 
@@ -154,10 +154,17 @@ class CachedLookups:
         return iter(self._related[key.related_digest])
 
 
-def find_nearest(store: Store, key: Key, count: int = 3, limit: int = 10_000) -> NearestDecisions:
+def find_nearest(
+    store: Store,
+    key: Key,
+    count: int = 3,
+    limit: int = 10_000,
+    accepts: Callable[[Decision], bool] = lambda decision: True,
+) -> NearestDecisions:
     """Returns the stored decisions of the same kernel whose keys differ in the fewest fields, and those fields.
 
-    Reads related keys first, then at most `limit` others of the kernel: a store may have millions.
+    Reads related keys first, then at most `limit` others of the kernel: a store may have millions. The nearest of those
+    that are accepted count.
     """
     try:
         decisions = {decision.key: decision for decision in store.relatives(key)}
@@ -165,7 +172,7 @@ def find_nearest(store: Store, key: Key, count: int = 3, limit: int = 10_000) ->
     except StoreError:
         return []
     nearest = sorted(
-        (decision for decision in decisions.values() if decision.key != key),
+        (decision for decision in decisions.values() if decision.key != key and accepts(decision)),
         key=lambda decision: (*key_distance(key, decision.key), decision.key.digest),
     )
     return [(decision, key.differences(decision.key)) for decision in nearest[:count]]

@@ -32,9 +32,6 @@ from tunewright.torch.thread_limit import ALL
 log = LazyLogger(__name__)
 
 
-MAX_RELATED = 32
-"""The nearest decisions about other products that are looked at."""
-
 CALLED_DIFFERENTLY = ("mode.operator", "mode.fused", "signature.args.")
 """Fields of the key of a product that say how it is called: by which operator, with which bias and epilogue."""
 
@@ -43,7 +40,8 @@ CALLED_DIFFERENTLY = ("mode.operator", "mode.fused", "signature.args.")
 class DecidedModel:
     """Inductor's settings as decided for the graphs of a model, the decisions behind them, and what is to be said.
 
-    `precision` is that of its matrix products, `shares` are their shares of the time if they are chosen one by one.
+    `precision` is that of its matrix products, `shares` are their shares of the time if they are chosen one by one,
+    and `threads` is the number that they were decided with.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -52,6 +50,7 @@ class DecidedModel:
     session: Session | None = None
     shares: ProductShares | None = None
     precision: str = FULL
+    threads: int = ALL
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -60,7 +59,8 @@ class DecidedModel:
         Where one is missing, it is tuned, which is said; raises NoDecision in a mode that does not tune.
         """
         resolver = Resolver(self.session, Overrides(), EACH)
-        resolver.before_search, resolver.find_related = _announce, partial(_find_same_product, resolver)
+        resolver.before_search = _announce
+        resolver.find_related = partial(_find_same_product, resolver, self.threads)
         selected = gemms.select_gemms(GemmSelector(resolver, self.shares)) if self.shares else nullcontext()
         with held_state(), selected:  # what compiling ahead sets for itself is no part of the keys
             yield
@@ -79,20 +79,26 @@ def _announce(name: str) -> None:
     log.warning("%s is tuned now, which may take minutes: the graph was decided, and this product of it was not", name)
 
 
-def _find_same_product(resolver: Resolver, problem: Problem) -> Decision | None:
-    """Returns what was decided for a product of the same sizes that is called in another way; None if it was decided
-    itself, or nothing was.
+def _find_same_product(resolver: Resolver, threads: int, problem: Problem) -> Decision | None:
+    """Returns what was decided for a product of the same sizes that is called in another way, or with as many threads
+    as its graph was decided with; None if it was decided itself, or nothing was.
 
     Code that is compiled ahead calls products by other operators: with a bias, where a model adds it afterwards.
     """
     if resolver.session.find_decision(problem) is not None:
         return None
-    left = problem.key.signature.args[:1]
-    for decision, differences in find_nearest(resolver.session.store, problem.key, MAX_RELATED):
-        same = all(name.startswith(CALLED_DIFFERENTLY) for name in differences)
-        if same and decision.key.signature.args[:1] == left and decision.config in problem.space:
-            return decision
-    return None
+    key = problem.key
+
+    def is_same(decision: Decision) -> bool:
+        if decision.key.signature.args[:1] != key.signature.args[:1] or decision.config not in problem.space:
+            return False
+        return all(
+            name.startswith(CALLED_DIFFERENTLY) or (name == "mode.threads" and other == str(threads))
+            for name, (_, other) in key.differences(decision.key).items()
+        )
+
+    nearest = find_nearest(resolver.session.store, key, 1, accepts=is_same)
+    return nearest[0][0] if nearest else None
 
 
 def find_decided(
@@ -117,11 +123,12 @@ def find_decided(
     config = compiled[0].config
     if any(decision.config != config for decision in compiled):
         notes.append(f"its graphs were decided in different ways; all of it is compiled as {config}")
-    if config.get("threads", ALL) != ALL:
-        notes.append(f"it was decided to run with {config['threads']} threads, but a bundle uses all of its process")
     shares = ProductShares.of(graphs) if config["products"] == graph_space.CHOSEN else None
+    if (threads := int(config.get("threads", ALL))) != ALL:
+        products = "; its matrix products are computed as was decided with so many" if shares else ""
+        notes.append(f"it was decided to run with {threads} threads, but a bundle uses all of its process{products}")
     settings, precision = graph_space.settings(config), str(config.get("precision", FULL))
-    return DecidedModel(settings, known, notes, session, shares, precision)
+    return DecidedModel(settings, known, notes, session, shares, precision, threads)
 
 
 def _graphs(model: Any, calls: Sequence[Call], numerics: Sequence[str]) -> list[CapturedGraph]:
