@@ -12,7 +12,7 @@ from tunewright.model.decision import Decision, Problem
 from tunewright.model.trial import Timing, Trial
 from tunewright.ports.strategy import Forecast
 from tunewright.stores.memory import MemoryStore
-from tunewright.stores.prior import collect_prior, describe_seed_benefit
+from tunewright.stores.prior import Related, collect_prior, describe_seed_benefit
 from tunewright.testing.keys import KEY
 
 SPACE = Space(Knob("tile", range(1, 41)))
@@ -58,6 +58,13 @@ def test_what_was_chosen_for_another_source_alone_is_told_apart() -> None:
     store.record(other(toolchain={"gcc": "99"}), [timed(5, 1)])
     store.put(Decision(other(toolchain={"gcc": "99"}), Config(tile=5)))
     assert collect_prior(store, PROBLEM)[1:] == ((Config(tile=9),), (Config(tile=5),))
+
+
+def test_of_other_sources_the_nearest_alone_comes_before_the_seeds() -> None:
+    nearest, farther, near, seed = (Config(tile=tile) for tile in (9, 8, 5, 1))
+    related = Related(other_source=(nearest, farther), near=(near,))
+    assert related.order_seeds([seed]) == (nearest, seed, farther, near)
+    assert Related(near=(near,)).order_seeds([seed]) == (seed, near)
 
 
 def test_what_seeds_saved_is_told() -> None:

@@ -37,8 +37,8 @@ class Related(NamedTuple):
     near: tuple[Config, ...] = ()
 
     def order_seeds(self, seeds: Sequence[Config]) -> tuple[Config, ...]:
-        """Returns the seeds after what was chosen for another source: that was chosen for the same call here."""
-        return *self.other_source, *seeds, *self.near
+        """Returns the seeds after what was chosen for the nearest other source: that was for the same call here."""
+        return *self.other_source[:1], *seeds, *self.other_source[1:], *self.near
 
 
 def collect_prior(store: Store, problem: Problem) -> Related:
