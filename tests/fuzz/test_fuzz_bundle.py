@@ -18,6 +18,7 @@ from tunewright.stores import artifacts, serialization
 from tunewright.stores.artifacts import ArtifactLabel
 from tunewright.stores.bundle import BundleStore
 from tunewright.stores.bundle.build import build
+from tunewright.stores.bundle.content import read
 from tunewright.stores.bundle.layout import HEADER, SECTIONS, BundleRecord, pack
 from tunewright.stores.bundle.signers import read_signers
 from tunewright.stores.bundle.store import AttachmentEntry, Manifest, VerifiedBundle
@@ -109,6 +110,13 @@ def test_the_sound_one_is_read() -> None:
 def test_any_layout_is_read_or_refused(content) -> None:
     with suppress(BundleError):
         assert {one.key for one in walked(content)} <= {one.key for one in MANY}
+
+
+@effort()
+@given(sections() | numbers() | bent(SOUND))
+def test_any_bytes_are_read_as_they_are_before_they_are_verified(content) -> None:
+    with file_of(content, "some.bundle") as path:
+        assert bytes(read(path).whole) == content
 
 
 @effort()

@@ -95,8 +95,10 @@ def verify_bundle(
 
 
 class BundleStore:
-    """Decisions of a verified bundle. Nothing in it is parsed before its signer or its digest is checked.
+    """Decisions of a verified bundle. Nothing in it is used before its signer or its digest is checked.
 
+    Only the table of its sections is read before, to align the largest attachment in memory. That is harmless: reads
+    are bounded, numbers beyond the file are cut, and the bytes that are hashed are those that are used.
     Location: `bundle:PATH?signers=FILE` or `bundle:PATH?pin=DIGEST`. A look-up takes logarithmic time; opening reads
     the file once, to verify it.
     """
