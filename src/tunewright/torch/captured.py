@@ -22,11 +22,14 @@ NEEDS_GRADIENTS = "it needs gradients"
 
 
 class _Run(NamedTuple):
-    """What a graph did when it ran: its results, the numbers of the inputs written to, whether it drew at random."""
+    """What a graph did when it ran: its results, the numbers of the inputs written to, whether it drew at random, and
+    whether it wrote to tensors of its own.
+    """
 
     results: list[Any]
     written: frozenset[int]
     drew: bool
+    changed: bool
 
 
 class CapturedGraph:
@@ -58,6 +61,8 @@ class CapturedGraph:
             second = self._run(seed=2) if first.drew or self._may_vary else first
         except REFUSALS as error:
             return f"it cannot be run by itself: {type(error).__name__}"
+        if first.changed or second.changed:
+            return "it changes tensors of its own"
         same = len(first.results) == len(second.results) and all(map(torch.equal, first.results, second.results))
         if not same:
             return "its results are random, or not numbers"
@@ -83,15 +88,21 @@ class CapturedGraph:
 
     def _run(self, seed: int) -> _Run:
         """Runs the graph on copies of its inputs."""
-        values = clone_tensors(self.values)
-        before = [version_of(value) for value in values]
+        values, own = clone_tensors(self.values), self._own_tensors()
+        before, own_before = ([version_of(value) for value in some] for some in (values, own))
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
             state = torch.get_rng_state()
             results = tensors_in(self.launch(self.graph)(*values))
             drew = not torch.equal(state, torch.get_rng_state())
         written = frozenset(i for i, value in enumerate(values) if version_of(value) != before[i])
-        return _Run(results, written, drew)
+        return _Run(results, written, drew, own_before != [version_of(value) for value in own])
+
+    def _own_tensors(self) -> list[Any]:
+        """Returns the tensors that are no inputs: constants, and the weights and buffers of modules that are called."""
+        read = [node.target for node in self.graph.graph.nodes if node.op == "get_attr"]
+        held = [attrgetter(name)(self.graph) for name in dict.fromkeys(read)]
+        return [*held, *self.graph.parameters(), *self.graph.buffers()]
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
