@@ -313,3 +313,13 @@ def test_counts_are_those_since_loading():
     before = packages.compile_counts()
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
     assert (packages.compile_counts() - before)["compiles"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({"freezing": True}, "settings of Inductor"), ({"caches": True}, "with caches")]
+)
+def test_reduced_precisions_beside_what_looks_nothing_up_are_refused(given, said, tmp_path):
+    model, x = torch.nn.Linear(4, 4).eval(), torch.ones(2, 4)
+    with pytest.raises(SettingsError, match=f"{said}: leave out"):
+        bundle(tmp_path / "m.bundle", model, (x,), numerics=["bfloat16"], **given)
+    assert not (tmp_path / "m.bundle").exists()

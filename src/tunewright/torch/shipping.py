@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
-from tunewright.errors import BackendError, SignatureError
+from tunewright.errors import BackendError, SettingsError, SignatureError
 from tunewright.lazy_logging import LazyLogger
 from tunewright.model.decision import Decision
 from tunewright.session import Session
@@ -146,6 +146,11 @@ def compile_bundle(
     """Compiles a model for each of `calls` as `bundle` does, and returns what it writes."""
     inner, options = adapter.unwrap_compiled(model)
     asked, allowed = bool(config or options.get("options") or caches), check_names(numerics)
+    if allowed and asked:
+        given = "caches" if caches else "the settings of Inductor"
+        raise SettingsError(
+            f"numerics says which decisions are looked up, and nothing is looked up with {given}: leave out either"
+        )
     decided = DecidedModel() if asked else find_decided(inner, read_calls(calls), session, allowed)
     with decided.applied():
         settings = {**decided.settings, **config}
