@@ -354,3 +354,26 @@ def test_weights_that_mkl_has_packed_are_not_read(call) -> None:
     made = {"packed": torch.ones(2), "weight": torch.ones(3), "table": torch.ones(4), "count": 3}
     assert [len(tensor) for tensor in constants.tensors_read(call, made)] == [2, 4]
     assert [len(tensor) for tensor in constants.tensors_read("", made)] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("call", "declared", "read"),
+    [
+        (
+            "buf2 = torch.ops.mkl._mkl_linear.default(buf1, packed, weight, None, 4)",
+            "weight = None  # device(type='cpu')\n    global weight\n    weight = rand_strided((3, ), (1, ))",
+            "cpp_fused_sum_0(weight, buf3)",
+        ),
+        (
+            "aoti_torch_cpu__mkl_linear(buf1, packed, weight, 0, 4L, &buf2_handle)",
+            "// weight device\n [[maybe_unused]] auto weight = std::move(inputs[1]);\n"
+            "constants_tensor = [packed, weight]",
+            "cpp_fused_sum_0((const float*)(weight.data_ptr()), buf3);",
+        ),
+    ],
+    ids=["Python", "C++"],
+)
+def test_weights_that_mkl_has_packed_are_read_where_other_code_reads_them(call, declared, read) -> None:
+    made = {"packed": torch.ones(2), "weight": torch.ones(3)}
+    assert [len(tensor) for tensor in constants.tensors_read(f"{declared}\n{call}\n", made)] == [2]
+    assert [len(tensor) for tensor in constants.tensors_read(f"{declared}\n{call}\n{read}\n", made)] == [2, 3]

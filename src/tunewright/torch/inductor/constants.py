@@ -27,6 +27,13 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _MKL_CALL = re.compile(r"_mkl_linear(?:\.default)?\(.*, (\w+), (\w+), [^,]+, (\d+)L?(?:, &\w+)?\)")
 """In Python and in C++: the packed weight, the weight, and the number of rows that it was packed for."""
 
+_DECLARATION = re.compile(
+    r"^\s*(?://.*|global \w+|\w+ = (?:None|rand_strided)\b.*|(?:\[\[maybe_unused\]\] )?auto \w+ = std::move\(.*"
+    r"|constants_tensor = .*)$",
+    re.MULTILINE,
+)
+"""Lines of Python and of C++ that name a constant and do not read it."""
+
 
 class SharedWeight(msgspec.Struct, frozen=True, tag=True):
     """A constant that is a weight of the model, by its name in the graph."""
@@ -98,8 +105,11 @@ def make_constants(
 
 
 def tensors_read(source: str, constants: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Returns the constants that are tensors and that code reads: of what MKL has packed, the packed ones alone."""
+    """Returns the constants that are tensors and that code reads: of what MKL has packed, the packed ones alone, unless
+    other code reads a weight as well.
+    """
     packed = {weight for _, weight, _ in _MKL_CALL.findall(source)}
+    packed -= set(re.findall(r"\w+", _DECLARATION.sub("", _MKL_CALL.sub("", source))))
     return [value for name, value in constants.items() if isinstance(value, torch.Tensor) and name not in packed]
 
 
