@@ -51,8 +51,8 @@ class BayesOptions(msgspec.Struct, frozen=True):
     early: str = "na" * 6
     """Moves of the first proposals: one knob changed (n), any knobs by one step (a), from the whole space (g)."""
     later: str = "nagnam"
-    """Moves of later proposals, in turn. With enough trials of noisy times, m is the least predicted time of the whole
-    space; else it is the same as g."""
+    """Moves of later proposals, in turn. With enough trials of noisy times, m is the least predicted time among
+    the candidates of g; else it is the same as g."""
     near: float = 1.0
     far: float = 2.0
     """Prior length scales of single knobs, and of columns made of several."""
