@@ -34,7 +34,7 @@ _LOOPS = (
 )
 # The allocator aligns memory: pointers aligned by arithmetic could alias anything.
 _LLVM = (
-    "math-expand-ops{{ops=fpowi}},{threads}{dots}{rounding}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
+    "math-expand-ops{{ops=fpowi}},{rounding}{threads}{dots}convert-vector-to-llvm{{enable-x86{sums}}},convert-math-to-llvm,convert-math-to-libm,"
     "convert-vector-to-llvm{{enable-x86}},"  # calls of libm for each element of a vector
     "finalize-memref-to-llvm{{use-aligned-alloc=true}},convert-arith-to-llvm,convert-index-to-llvm,convert-func-to-llvm,"
     "convert-cf-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse"

@@ -1,4 +1,4 @@
-"""Texts of functions that compute blocks of products by dot-product instructions: in tiles (AMX) or in vectors."""
+"""Texts of functions that compute blocks of products: in tiles (AMX), by instructions on vectors, or widened."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ LANES = 16
 
 GROUP_BITS = 32
 """Bits of the terms that an instruction adds up to one sum."""
+
+WORDS = f"vector<{LANES}xi32>"
 
 BITS = {"bf16": 16, "i8": 8}
 """Elements that there are such instructions for, with their bits."""
@@ -25,7 +27,7 @@ class DotBlock:
 
     `types` are those of the memrefs; one without rows, or without panels, has only one. A group is as many terms as one
     sum of an instruction takes: 2 of bf16, 4 of int8. With `clears`, c starts from zero. A `separate` block is not
-    inlined: tile registers have one shape each in a function.
+    inlined: tile registers have one shape each in a function. One that `widens` needs no such instructions.
     """
 
     name: str
@@ -38,11 +40,17 @@ class DotBlock:
     has_panels: bool = True
     clears: bool = False
     separate: bool = False
+    widens: bool = False
 
     @property
     def terms(self) -> int:
         """Terms of a group."""
         return GROUP_BITS // BITS[self.element]
+
+    @property
+    def flips(self) -> bool:
+        """Whether the instruction multiplies unsigned by signed numbers, so that those of a are raised by 128."""
+        return self.element == "i8" and not self.widens
 
     @property
     def sums(self) -> str:
@@ -220,33 +228,35 @@ def vector_block(block: DotBlock) -> str:
     sum of each column of b is subtracted at the end.
     """
     sums = [(i, j) for i in range(block.rows) for j in range(block.panels)]
-    kind, signed = f"vector<{LANES}x{block.sums}>", block.element == "i8"
-    zero = "0" if signed else "0.0"
+    kind, flips = f"vector<{LANES}x{block.sums}>", block.flips
+    zero = "0" if block.sums == "i32" else "0.0"
     shape = [*([block.panels] if block.has_panels else []), block.groups, LANES, block.terms]
     flat, panels = flattened("b", block.types[1], shape, block.element)
     lines = [
         *flat,
         f"%zeros = arith.constant dense<{zero}> : {kind}",
         "%flip = arith.constant -2139062144 : i32",
+        f"%upper = arith.constant dense<-65536> : {WORDS}",
+        *(f"%shift{count} = arith.constant dense<{count}> : {WORDS}" for count in (0, 8, 16, 24)),
         f"%half = arith.constant dense<-128> : vector<{LANES * block.terms}xi8>",
     ]
     if not block.clears:
         lines += [f"%sum{i}_{j} = vector.load {block.result(i, j)} : {block.types[2]}, {kind}" for i, j in sums]
     first = {(i, j): "%zeros" if block.clears else f"%sum{i}_{j}" for i, j in sums}
-    first |= {(-1, j): "%zeros" for j in range(block.panels) if signed}
+    first |= {(-1, j): "%zeros" for j in range(block.panels) if flips}
     names = {at: f"{at[0]}_{at[1]}".replace("-1", "half") for at in first}
     carried = ", ".join(f"%at{names[at]} = {value}" for at, value in first.items())
     types = ", ".join([kind] * len(first))
     lines += [
         f"%looped:{len(first)} = scf.for %k = %n0 to %n{block.groups} step %n1 iter_args({carried}) -> ({types}) {{",
-        *_vector_products(block, panels, names),
+        *(_widened_products if block.widens else _vector_products)(block, panels, names),
         f"scf.yield {', '.join(f'%in{name}' for name in names.values())} : {types}",
         "}",
     ]
     results = {at: f"%looped#{number}" for number, at in enumerate(first)}
     for i, j in sums:
         value = results[i, j]
-        if signed:
+        if flips:
             lines.append(f"%right{i}_{j} = arith.subi {value}, {results[-1, j]} : {kind}")
             value = f"%right{i}_{j}"
         lines.append(f"vector.store {value}, {block.result(i, j)} : {block.types[2]}, {kind}")
@@ -256,11 +266,8 @@ def vector_block(block: DotBlock) -> str:
 def _vector_products(block: DotBlock, panels: str, names: dict[tuple[int, int], str]) -> list[str]:
     """Returns the loads and multiplications of one group of terms; `panels` is the type of b as rows of vectors."""
     wide = f"vector<{LANES * block.terms}x{block.element}>"
-    lines = []
-    for j in range(block.panels):
-        place = block.right(j, "%k").replace("%b[", "%b_flat[").replace(", %n0, %n0]", ", %n0]")
-        lines.append(f"%b{j} = vector.load {place} : {panels}, {wide}")
-    for i in range(-1 if block.element == "i8" else 0, block.rows):
+    lines = _load_panels(block, panels)
+    for i in range(-1 if block.flips else 0, block.rows):
         left = "%half"
         if i >= 0:
             lines += _repeated(block, i)
@@ -268,6 +275,55 @@ def _vector_products(block: DotBlock, panels: str, names: dict[tuple[int, int], 
         for j in range(block.panels):
             name = names[i, j]
             lines.append(f"%in{name} = {_dot(block, (f'%at{name}', left, f'%b{j}'), wide)}")
+    return lines
+
+
+def _load_panels(block: DotBlock, panels: str) -> list[str]:
+    """Returns the loads of one group of terms of each panel of b."""
+    wide = f"vector<{LANES * block.terms}x{block.element}>"
+    places = (block.right(j, "%k").replace("%b[", "%b_flat[") for j in range(block.panels))
+    return [
+        f"%b{j} = vector.load {place.replace(', %n0, %n0]', ', %n0]')} : {panels}, {wide}"
+        for j, place in enumerate(places)
+    ]
+
+
+def _widened_products(block: DotBlock, panels: str, names: dict[tuple[int, int], str]) -> list[str]:
+    """Returns the same by multiplications of single terms, one after the other, as loops over the terms add them up."""
+    wide, kind = f"vector<{LANES * block.terms}x{block.element}>", f"vector<{LANES}x{block.sums}>"
+    lines = _load_panels(block, panels)
+    for j in range(block.panels):
+        lines += [f"%words_b{j} = vector.bitcast %b{j} : {wide} to {WORDS}", *_widened(block, f"b{j}", f"%words_b{j}")]
+    for i in range(block.rows):
+        lines += [*_repeated(block, i), *_widened(block, f"a{i}", f"%words{i}")]
+        for j in range(block.panels):
+            total = f"%at{names[i, j]}"
+            for term in range(block.terms):
+                last = f"%in{names[i, j]}" if term == block.terms - 1 else f"%part{names[i, j]}_{term}"
+                factors = f"%a{i}_{term}, %b{j}_{term}"
+                if block.sums == "f32":
+                    lines.append(f"{last} = vector.fma {factors}, {total} : {kind}")
+                else:
+                    lines.append(f"%times{names[i, j]}_{term} = arith.muli {factors} : {kind}")
+                    lines.append(f"{last} = arith.addi {total}, %times{names[i, j]}_{term} : {kind}")
+                total = last
+    return lines
+
+
+def _widened(block: DotBlock, name: str, words: str) -> list[str]:
+    """Returns the numbers of each word, the first of which is in its lowest bits.
+
+    A number of bfloat16 is the upper half of the same number in float32.
+    """
+    lines, bits = [], BITS[block.element]
+    for term in range(block.terms):
+        high = f"%{name}_high{term}"
+        lines.append(f"{high} = arith.shli {words}, %shift{GROUP_BITS - bits * (term + 1)} : {WORDS}")
+        if block.sums == "f32":
+            lines.append(f"%{name}_upper{term} = arith.andi {high}, %upper : {WORDS}")
+            lines.append(f"%{name}_{term} = vector.bitcast %{name}_upper{term} : {WORDS} to vector<{LANES}xf32>")
+        else:
+            lines.append(f"%{name}_{term} = arith.shrsi {high}, %shift{GROUP_BITS - bits} : {WORDS}")
     return lines
 
 
@@ -280,7 +336,7 @@ def _repeated(block: DotBlock, row: int) -> list[str]:
         f"%word{row} = vector.extract %bits{row}[0] : i32 from vector<1xi32>",
     ]
     word = f"%word{row}"
-    if block.element == "i8":
+    if block.flips:
         lines.append(f"%raised{row} = arith.xori {word}, %flip : i32")
         word = f"%raised{row}"
     return [

@@ -7,7 +7,6 @@ from typing import Any
 
 from tunewright.backends.host import cpu
 from tunewright.errors import ScheduleError
-from tunewright.mlir.contraction_plans import contraction_parts
 from tunewright.mlir.dot_blocks import BITS, GROUP_BITS, LANES, SUMS
 from tunewright.mlir.handles import Handle
 from tunewright.mlir.model_plans import MERGE, ModelPlan, model_parts, model_plan, written_part
@@ -21,10 +20,12 @@ from tunewright.mlir.processor import (
     vector_lanes,
     vector_registers,
 )
-from tunewright.mlir.schedule import DOT_TILES, DOT_VECTORS, INTERLEAVE, Schedule
+from tunewright.mlir.schedule import DOT_TILES, DOT_VECTORS, DOT_WIDENED, INTERLEAVE, Schedule
 from tunewright.spaces.rule import Knob, Rule
 
 PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
+
+NAMES = {DOT_TILES: "tiles", DOT_VECTORS: "dots", DOT_WIDENED: "widened"}
 
 OTHERWISE = "`plan_for(payload)` finds the plan of any payload"
 
@@ -40,7 +41,8 @@ def dot_plan(payload: Payload, *, threads: int = 1) -> ModelPlan:
 
     "tiles" are those of AMX, "dots" the instructions on vectors. For both, b is copied into panels of 16 columns, with
     the terms that an instruction adds up next to each other; a is read as it is. b may be transposed before. They add
-    up bfloat16 in another order. The other structures widen elements to float32 or int32, and run on any processor.
+    up bfloat16 in another order. "widened" has the same panels, and multiplies in float32 or int32, in order, on any
+    processor.
     """
     before = _before(payload)
     starts = [op.kind for op in before if op.kind != "linalg.transpose"] == ["linalg.fill"] and len(before) <= 2
@@ -58,14 +60,12 @@ def dot_plan(payload: Payload, *, threads: int = 1) -> ModelPlan:
         usual = " or ".join(f"{element} with sums of {wide}" for element, wide in SUMS.items())
         raise ScheduleError(f"this plan is for products of {usual}, not of {', '.join(elements)}; {OTHERWISE}")
     sequences: list[Parts] = []
-    known = None not in _product(payload).sizes
-    for name, mark, available in (("tiles", DOT_TILES, has_dot_tiles), ("dots", DOT_VECTORS, has_dot_vectors)):
-        if known and available(left) and not (mark == DOT_TILES and threads > 1 and _has_rest(payload)):
-            sequences.append(_dot_parts(payload, name, mark, threads))
-    if known and len(before) == 1 and len(_after(payload)) <= 1 and _sizes(payload)[1] % vector_lanes() == 0:
-        sequences.append(contraction_parts(payload, threads=threads, packs_right=False))
-    else:
+    if None in _product(payload).sizes:
         sequences.append(model_parts(payload, threads=threads))
+    else:
+        tiles = has_dot_tiles(left) and not (threads > 1 and _has_rest(payload))
+        ways = {DOT_TILES: tiles, DOT_VECTORS: has_dot_vectors(left), DOT_WIDENED: True}
+        sequences += [_dot_parts(payload, mark, threads) for mark, is_possible in ways.items() if is_possible]
     return ModelPlan(payload, *sequences, [written_part()])
 
 
@@ -119,8 +119,8 @@ def _sizes(payload: Payload) -> tuple[int, int, int]:
     return rows or 1, columns or 1, terms or 1
 
 
-def _dot_parts(payload: Payload, name: str, mark: str, threads: int) -> Parts:
-    exact = _element(payload) == "i8"
+def _dot_parts(payload: Payload, mark: str, threads: int) -> Parts:
+    exact, name = mark == DOT_WIDENED or _element(payload) == "i8", NAMES[mark]
     nests = [
         PlanPart(f"{name} rows", partial(_schedule, mark=mark, threads=threads), numerics=not exact),
         _column_part(
@@ -161,7 +161,7 @@ def _block_part(payload: Payload, mark: str, threads: int) -> PlanPart:
             lambda mr, nr: (_tiles_used(mr, nr) <= TILE_REGISTERS) & (_tiles_used(rows % mr, nr) <= TILE_REGISTERS),
         )
     else:
-        most = vector_registers()
+        most = vector_registers() * vector_lanes() // LANES
         fits = Rule(
             f"sums, a row of the panels and an element of a fit into {most} vector registers",
             lambda mr, nr: (mr + 2) * (nr // LANES) + 1 <= most,

@@ -19,7 +19,7 @@ from tunewright.mlir.dot_blocks import (
 )
 from tunewright.mlir.dot_copies import can_interleave, interleaving, transposing
 from tunewright.mlir.processor import USES_TILES
-from tunewright.mlir.schedule import DOT_TILES, DOT_VECTORS, INTERLEAVE
+from tunewright.mlir.schedule import DOT_MARKS, DOT_TILES, DOT_WIDENED, INTERLEAVE
 
 _PRODUCT = {
     "bf16": {"arith.extf", "arith.mulf", "arith.addf", "linalg.yield"},
@@ -39,7 +39,7 @@ def insert_dot_blocks(ir: Any, module: Any) -> int:
     marked: list[tuple[Any, str]] = []
 
     def collect(op: Any) -> Any:
-        marked.extend((op, name) for name in (DOT_TILES, DOT_VECTORS, INTERLEAVE) if name in op.attributes)
+        marked.extend((op, name) for name in DOT_MARKS if name in op.attributes)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(collect)
@@ -105,6 +105,7 @@ def _write_function(op: Any, mark: str, name: str, *, clears: bool) -> str:
     block = DotBlock(
         name, (str(types[0]), str(types[1]), str(types[2])), 0,
         sizes[panels[0]] if panels else 1, sizes[group[0]], element, bool(rows), bool(panels), clears,
+        widens=mark == DOT_WIDENED,
     )  # fmt: skip
     write = tile_block if mark == DOT_TILES else vector_block
     if len(high) == 1:

@@ -16,7 +16,8 @@ POLYNOMIAL = "polynomial-exp"
 PREFETCH = "prefetch_next"
 """Attribute of a loop that prefetches the next iteration of the loop around it; the lowering inserts it."""
 
-DOT_TILES, DOT_VECTORS, INTERLEAVE = "dot_tiles", "dot_vectors", "interleave_terms"
+DOT_TILES, DOT_VECTORS, DOT_WIDENED, INTERLEAVE = "dot_tiles", "dot_vectors", "dot_widened", "interleave_terms"
+DOT_MARKS = (DOT_TILES, DOT_VECTORS, DOT_WIDENED, INTERLEAVE)
 """Attributes of a product that is computed by dot-product instructions on tiles or vectors, and of the copy for it; the
 lowering replaces both, and without it they are loops."""
 
@@ -226,8 +227,8 @@ class Schedule(PackingSteps):
     def mark_dot(self, op: Handle, attribute: str) -> None:
         """Mark a product for dot-product instructions, or the copy that puts its terms into groups."""
         held = self.check_handle("mark_dot", op, "op")
-        if attribute not in (DOT_TILES, DOT_VECTORS, INTERLEAVE):
-            self.reject("mark_dot", f"the attribute is one of {DOT_TILES}, {DOT_VECTORS} and {INTERLEAVE}")
+        if attribute not in DOT_MARKS:
+            self.reject("mark_dot", f"the attribute is one of {', '.join(DOT_MARKS)}")
         self.options.add(DOT_INSTRUCTIONS)
         self.add("mark_dot", f'transform.annotate {held} "{attribute}" : {held.type}')
 
