@@ -45,10 +45,11 @@ from figures import Report, parser
 from mlir import in_turn
 from tunewright.backends.host import cpu
 from tunewright.mlir import compiler, payloads
-from tunewright.mlir.backend import _link, argument_types
+from tunewright.mlir.backend import argument_types
 from tunewright.mlir.contraction_plans import contraction_plan
 from tunewright.mlir.gemm_plans import gemm_plan
 from tunewright.mlir.launch import MlirLaunch
+from tunewright.mlir.linking import link
 from tunewright.mlir.nest_plans import VECTOR_PATTERNS
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.row_plans import row_plan
@@ -63,8 +64,14 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of mallopt
 Call = Callable[[], Any]
 
 
-def built(payload: Payload, plan: Any, config: dict[str, Any], change: Callable[[Any, Any], int] | None = None,
-          ) -> Callable[..., Any]:  # fmt: skip
+def built(
+    payload: Payload,
+    plan: Any,
+    config: dict[str, Any],
+    change: Callable[[Any, Any], int] | None = None,
+    *,
+    keeps: bool = True,
+) -> Callable[..., Any]:
     """A payload with the schedule of a config; `change` alters the program before it is lowered."""
     ir, passes, engine, _ = compiler._import_torch_mlir()
     script = plan.schedule(config).script()
@@ -82,7 +89,7 @@ def built(payload: Payload, plan: Any, config: dict[str, Any], change: Callable[
                 made = engine(module, 3, [], True, True)
                 made.lookup(payload.name)
                 made.dump_to_object_file(str(unit))
-        _link(unit, shared)
+        link(unit, shared, keeps_memory=keeps)
         library = ctypes.CDLL(str(shared))
     roles = tuple(Parameter(arg.name, Out if arg.written else In) for arg in payload.arguments)
     return MlirLaunch(library[f"_mlir_ciface_{payload.name}"], roles, argument_types(payload.text, payload.name))
@@ -131,7 +138,9 @@ def huge_pages() -> dict[str, Call]:
 
 
 def heap() -> dict[str, Call]:
-    call, library = on_arrays(product()), ctypes.CDLL(None)
+    """Panels kept between calls, as kernels do; or kept by the allocator, or given back to the system in each call."""
+    payload, library = payloads.matmul(SIZE, SIZE, SIZE, after="relu"), ctypes.CDLL(None)
+    call = on_arrays(built(payload, gemm_plan(payload), PRODUCT, keeps=False))
 
     def with_limit(size: int) -> Call:
         def run() -> None:
@@ -141,7 +150,11 @@ def heap() -> dict[str, Call]:
 
         return run
 
-    return {"as it is": with_limit(1 << 30), "given back": with_limit(128 << 10)}
+    return {
+        "as it is": on_arrays(product()),
+        "by the allocator": with_limit(1 << 30),
+        "given back": with_limit(128 << 10),
+    }
 
 
 def row_stride() -> dict[str, Call]:

@@ -14,6 +14,7 @@ from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
 from tunewright.mlir import compiler
 from tunewright.mlir.launch import MlirLaunch, load_openmp
+from tunewright.mlir.linking import MEMORY, link, share_memory
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.plan import SchedulePlan
 from tunewright.mlir.processor import USES_TILES, allow_tiles
@@ -100,7 +101,7 @@ class Mlir:
         passes = compiler.lowering_passes(text, script.options, threads)
         # The code is for this processor, so the processor is part of the name.
         release = _torch_mlir_release(kernel)
-        name = f"{digest(release, text, str(script), *passes, *cpu().features, cpu().model)}.so"
+        name = f"{digest(release, text, str(script), *passes, MEMORY, *cpu().features, cpu().model)}.so"
         if cached := artifacts.find_artifact(kernel, name):
             return cached
         source = digest(text, str(self.threads))
@@ -120,7 +121,7 @@ class Mlir:
         with scratch_folder(kernel.cache) as scratch:
             unit, shared = scratch / "kernel.o", scratch / "kernel.so"
             compiler.compile_object(self.payload.text, script, unit, threads=threads, openmp=library)
-            _link(unit, shared)
+            link(unit, shared)
             return artifacts.save_artifact(kernel.cache, shared.read_bytes(), label)
 
     def load(self, kernel: Kernel, artifact: Path) -> Launch:
@@ -132,6 +133,7 @@ class Mlir:
             lambda content: open_library(content, artifact),
             lambda label: self.build(kernel, label.config, label.signature),
         )
+        share_memory(library)
         if hasattr(library, USES_TILES) and not allow_tiles():
             raise BackendError(
                 "this kernel uses tile registers (AMX), which the system does not let this process use; tune it here "
@@ -166,18 +168,3 @@ def argument_types(payload: str, entry: str) -> list[str]:
         raise BackendError(f"cannot read the arguments of {entry} in the payload")
     types = [part.partition(":")[2].strip() for part in re.split(r",(?![^<]*>)", start[1]) if part.strip()]
     return [text.partition("{")[0].strip() for text in types]
-
-
-def _link(unit: Path, library: Path) -> None:
-    """Link object code into a shared library with the available linker."""
-    import shutil  # noqa: PLC0415 - as in build
-    import subprocess  # noqa: PLC0415
-
-    command = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "ld"))), None)
-    if command is None:
-        raise BackendError("no linker found (looked for cc, gcc, clang, ld); install gcc or clang")
-    process = subprocess.run(
-        [command, "-shared", "-o", str(library), str(unit)], capture_output=True, text=True, check=False
-    )
-    if process.returncode:
-        raise BackendError(f"linking failed: {process.stderr.strip()[:300]}")
