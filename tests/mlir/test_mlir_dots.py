@@ -9,9 +9,10 @@ from mlir_runs import dtype_of, ran
 
 from tunewright.errors import BackendError, ScheduleError, SignatureError
 from tunewright.mlir import Mlir, backend, compiler, dot_blocks, dot_plans, payloads
-from tunewright.mlir.dot_blocks import DotBlock, tile_block, vector_block
+from tunewright.mlir.dot_blocks import DotBlock, tile_block
 from tunewright.mlir.dot_copies import interleaving, transposing
 from tunewright.mlir.dot_plans import dot_plan, plan_for
+from tunewright.mlir.dot_vectors import vector_block
 from tunewright.mlir.models import kernel_source, random_arrays, read_file, read_model
 from tunewright.mlir.payload import PayloadBuilder
 from tunewright.mlir.processor import has_dot_tiles, has_dot_vectors

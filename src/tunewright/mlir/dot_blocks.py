@@ -1,4 +1,4 @@
-"""Texts of functions that compute blocks of products: in tiles (AMX), by instructions on vectors, or widened."""
+"""Blocks of products as texts of functions, and those that compute them in tiles (AMX)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ LANES = 16
 
 GROUP_BITS = 32
 """Bits of the terms that an instruction adds up to one sum."""
-
-WORDS = f"vector<{LANES}xi32>"
 
 BITS = {"bf16": 16, "i8": 8}
 """Elements that there are such instructions for, with their bits."""
@@ -72,7 +70,8 @@ class DotBlock:
 
     def function(self, lines: Sequence[str]) -> str:
         """Returns a private function of the three arrays."""
-        numbers = {0, 1, LANES, self.groups, self.groups // LANES * LANES, *range(self.rows), *range(self.panels)}
+        counts = (self.rows, self.panels, self.terms)
+        numbers = {LANES, self.groups, self.groups // LANES * LANES, *range(max(*counts, 2)), self.terms}
         constants = [f"%n{number} = arith.constant {number} : index" for number in sorted(numbers)]
         return function_text(self.name, dict(zip("abc", self.types, strict=True)), [*constants, *lines], self.separate)
 
@@ -219,137 +218,3 @@ def _call(block: DotBlock, case: DotBlock) -> list[str]:
         f"%{name}_{case.rows} = memref.cast %{name} : {kind} to {known}"
         for name, kind, known in (("a", block.types[0], case.types[0]), ("c", block.types[2], case.types[2]))
     ] + [f"func.call @{case.name}(%a_{case.rows}, %b, %c_{case.rows}) : ({', '.join(case.types)}) -> ()"]
-
-
-def vector_block(block: DotBlock) -> str:
-    """Returns the function that computes a block in vectors: sums stay in registers over all terms.
-
-    The instruction for int8 multiplies unsigned by signed numbers, so 128 is added to those of a; that many times the
-    sum of each column of b is subtracted at the end.
-    """
-    sums = [(i, j) for i in range(block.rows) for j in range(block.panels)]
-    kind, flips = f"vector<{LANES}x{block.sums}>", block.flips
-    zero = "0" if block.sums == "i32" else "0.0"
-    shape = [*([block.panels] if block.has_panels else []), block.groups, LANES, block.terms]
-    flat, panels = flattened("b", block.types[1], shape, block.element)
-    lines = [
-        *flat,
-        f"%zeros = arith.constant dense<{zero}> : {kind}",
-        "%flip = arith.constant -2139062144 : i32",
-        f"%upper = arith.constant dense<-65536> : {WORDS}",
-        *(f"%shift{count} = arith.constant dense<{count}> : {WORDS}" for count in (0, 8, 16, 24)),
-        f"%half = arith.constant dense<-128> : vector<{LANES * block.terms}xi8>",
-    ]
-    if not block.clears:
-        lines += [f"%sum{i}_{j} = vector.load {block.result(i, j)} : {block.types[2]}, {kind}" for i, j in sums]
-    first = {(i, j): "%zeros" if block.clears else f"%sum{i}_{j}" for i, j in sums}
-    first |= {(-1, j): "%zeros" for j in range(block.panels) if flips}
-    names = {at: f"{at[0]}_{at[1]}".replace("-1", "half") for at in first}
-    carried = ", ".join(f"%at{names[at]} = {value}" for at, value in first.items())
-    types = ", ".join([kind] * len(first))
-    lines += [
-        f"%looped:{len(first)} = scf.for %k = %n0 to %n{block.groups} step %n1 iter_args({carried}) -> ({types}) {{",
-        *(_widened_products if block.widens else _vector_products)(block, panels, names),
-        f"scf.yield {', '.join(f'%in{name}' for name in names.values())} : {types}",
-        "}",
-    ]
-    results = {at: f"%looped#{number}" for number, at in enumerate(first)}
-    for i, j in sums:
-        value = results[i, j]
-        if flips:
-            lines.append(f"%right{i}_{j} = arith.subi {value}, {results[-1, j]} : {kind}")
-            value = f"%right{i}_{j}"
-        lines.append(f"vector.store {value}, {block.result(i, j)} : {block.types[2]}, {kind}")
-    return block.function(lines)
-
-
-def _vector_products(block: DotBlock, panels: str, names: dict[tuple[int, int], str]) -> list[str]:
-    """Returns the loads and multiplications of one group of terms; `panels` is the type of b as rows of vectors."""
-    wide = f"vector<{LANES * block.terms}x{block.element}>"
-    lines = _load_panels(block, panels)
-    for i in range(-1 if block.flips else 0, block.rows):
-        left = "%half"
-        if i >= 0:
-            lines += _repeated(block, i)
-            left = f"%a{i}"
-        for j in range(block.panels):
-            name = names[i, j]
-            lines.append(f"%in{name} = {_dot(block, (f'%at{name}', left, f'%b{j}'), wide)}")
-    return lines
-
-
-def _load_panels(block: DotBlock, panels: str) -> list[str]:
-    """Returns the loads of one group of terms of each panel of b."""
-    wide = f"vector<{LANES * block.terms}x{block.element}>"
-    places = (block.right(j, "%k").replace("%b[", "%b_flat[") for j in range(block.panels))
-    return [
-        f"%b{j} = vector.load {place.replace(', %n0, %n0]', ', %n0]')} : {panels}, {wide}"
-        for j, place in enumerate(places)
-    ]
-
-
-def _widened_products(block: DotBlock, panels: str, names: dict[tuple[int, int], str]) -> list[str]:
-    """Returns the same by multiplications of single terms, one after the other, as loops over the terms add them up."""
-    wide, kind = f"vector<{LANES * block.terms}x{block.element}>", f"vector<{LANES}x{block.sums}>"
-    lines = _load_panels(block, panels)
-    for j in range(block.panels):
-        lines += [f"%words_b{j} = vector.bitcast %b{j} : {wide} to {WORDS}", *_widened(block, f"b{j}", f"%words_b{j}")]
-    for i in range(block.rows):
-        lines += [*_repeated(block, i), *_widened(block, f"a{i}", f"%words{i}")]
-        for j in range(block.panels):
-            total = f"%at{names[i, j]}"
-            for term in range(block.terms):
-                last = f"%in{names[i, j]}" if term == block.terms - 1 else f"%part{names[i, j]}_{term}"
-                factors = f"%a{i}_{term}, %b{j}_{term}"
-                if block.sums == "f32":
-                    lines.append(f"{last} = vector.fma {factors}, {total} : {kind}")
-                else:
-                    lines.append(f"%times{names[i, j]}_{term} = arith.muli {factors} : {kind}")
-                    lines.append(f"{last} = arith.addi {total}, %times{names[i, j]}_{term} : {kind}")
-                total = last
-    return lines
-
-
-def _widened(block: DotBlock, name: str, words: str) -> list[str]:
-    """Returns the numbers of each word, the first of which is in its lowest bits.
-
-    A number of bfloat16 is the upper half of the same number in float32.
-    """
-    lines, bits = [], BITS[block.element]
-    for term in range(block.terms):
-        high = f"%{name}_high{term}"
-        lines.append(f"{high} = arith.shli {words}, %shift{GROUP_BITS - bits * (term + 1)} : {WORDS}")
-        if block.sums == "f32":
-            lines.append(f"%{name}_upper{term} = arith.andi {high}, %upper : {WORDS}")
-            lines.append(f"%{name}_{term} = vector.bitcast %{name}_upper{term} : {WORDS} to vector<{LANES}xf32>")
-        else:
-            lines.append(f"%{name}_{term} = arith.shrsi {high}, %shift{GROUP_BITS - bits} : {WORDS}")
-    return lines
-
-
-def _repeated(block: DotBlock, row: int) -> list[str]:
-    """Returns the load of a group of a row of a, repeated over a vector."""
-    group, wide = f"vector<{block.terms}x{block.element}>", f"vector<{LANES * block.terms}x{block.element}>"
-    lines = [
-        f"%group{row} = vector.load {block.left(row, '%k')} : {block.types[0]}, {group}",
-        f"%bits{row} = vector.bitcast %group{row} : {group} to vector<1xi32>",
-        f"%word{row} = vector.extract %bits{row}[0] : i32 from vector<1xi32>",
-    ]
-    word = f"%word{row}"
-    if block.flips:
-        lines.append(f"%raised{row} = arith.xori {word}, %flip : i32")
-        word = f"%raised{row}"
-    return [
-        *lines,
-        f"%words{row} = vector.broadcast {word} : i32 to vector<{LANES}xi32>",
-        f"%a{row} = vector.bitcast %words{row} : vector<{LANES}xi32> to {wide}",
-    ]
-
-
-def _dot(block: DotBlock, operands: tuple[str, str, str], wide: str) -> str:
-    """Returns the instruction that adds the sums of products of groups."""
-    kind = f"vector<{LANES}x{block.sums}>"
-    if block.element == "bf16":
-        return f"x86.avx512.dot {', '.join(operands)} : {wide} -> {kind}"
-    types = f"({kind}, {wide}, {wide}) -> {kind}"
-    return f'llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"({", ".join(operands)}) : {types}'

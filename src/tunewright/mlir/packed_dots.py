@@ -15,9 +15,9 @@ from tunewright.mlir.dot_blocks import (
     DotBlock,
     block_of_either,
     tile_block,
-    vector_block,
 )
 from tunewright.mlir.dot_copies import can_interleave, interleaving, transposing
+from tunewright.mlir.dot_vectors import vector_block
 from tunewright.mlir.processor import USES_TILES
 from tunewright.mlir.schedule import DOT_MARKS, DOT_TILES, DOT_WIDENED, INTERLEAVE
 
