@@ -231,14 +231,10 @@ def _describe_op(op: Any, kind: str, where: str) -> LinalgOp:
         reads.pop()
     result = _value_name(op.results[0])
     inputs = [] if kind == "linalg.fill" else reads
-    elements = [_element(op.operands[names.index(name)]) for name, _ in inputs] + [_element(op.results[0])]
-    loop_sizes = tuple(map(sizes.get, loops))
-    return LinalgOp(result, loops, reductions, tuple(inputs), (result, indices[-1]), loop_sizes, kind, tuple(elements))
-
-
-def _element(value: Any) -> str:
-    """Returns the type of a tensor's elements, or of a number."""
-    return str(getattr(value.type, "element_type", value.type))
+    written, loop_sizes = (result, indices[-1]), tuple(map(sizes.get, loops))
+    kinds = [op.operands[names.index(name)].type for name, _ in inputs] + [op.results[0].type]
+    elements = tuple(str(getattr(one, "element_type", one)) for one in kinds)
+    return LinalgOp(result, loops, reductions, tuple(inputs), written, loop_sizes, kind, elements)
 
 
 def verify(script: TransformScript) -> None:
