@@ -11,7 +11,7 @@ from tunewright.errors import ScheduleError
 from tunewright.mlir.handles import Handle
 from tunewright.mlir.nest_plans import hoist_accumulators
 from tunewright.mlir.payload import LinalgOp, Payload
-from tunewright.mlir.plan import Parts, PlanContext, PlanPart, SchedulePlan, empty_part
+from tunewright.mlir.plan import PlanContext, PlanPart, SchedulePlan, empty_part
 from tunewright.mlir.processor import FLOAT_BYTES, vector_lanes, vector_registers
 from tunewright.spaces.rule import Knob, Rule
 
@@ -79,26 +79,20 @@ def _right_operand(op: LinalgOp, row: int, column: int) -> int:
 
 
 def contraction_plan(payload: Payload, *, threads: int = 1, reuses: float = REUSES) -> SchedulePlan:
-    """Returns the plan of `contraction_parts`."""
-    return SchedulePlan(payload, contraction_parts(payload, threads=threads, reuses=reuses))
-
-
-def contraction_parts(payload: Payload, *, threads: int = 1, reuses: float = REUSES, packs_right: bool = True) -> Parts:
-    """Returns the parts for a fill, a contraction and at most one operation after it: a batch, a convolution.
+    """Returns the plan for a fill, a contraction and at most one operation after it: a batch, a convolution.
 
     The right operand is copied into panels, which are aligned whatever the arrays are; it may also be read as it is
-    if fewer than `reuses` rows use it, and is without `packs_right`. Blocks of a row or of a column come first. Several
-    threads share the outermost loop.
+    if fewer than `reuses` rows use it. Blocks of a row or of a column come first. Several threads share the outermost
+    loop.
     """
     kinds = [op.kind for op in payload.operations]
     if kinds[:1] != ["linalg.fill"] or not 2 <= len(kinds) <= 3 or kinds[2:] not in ([], ["linalg.generic"]):
         raise ScheduleError("this plan is for linalg.fill, a contraction, and at most one linalg.generic after it")
     loops = ContractionLoops.of(payload.operations[1])
-    packs = [] if packs_right and _must_pack(loops, reuses) else [empty_part("unpacked")]
-    if packs_right:
-        packs.append(_packed_part(loops))
+    packs = [] if _must_pack(loops, reuses) else [empty_part("unpacked")]
+    packs.append(_packed_part(loops))
     nests = [PlanPart(name, partial(_tile, loops=loops, order=name)) for name in ("rows", "columns")]
-    return [packs, nests, _register_part(loops, threads)]
+    return SchedulePlan(payload, [packs, nests, _register_part(loops, threads)])
 
 
 def _must_pack(loops: ContractionLoops, reuses: float) -> bool:
