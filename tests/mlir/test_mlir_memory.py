@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("torch_mlir")
 
-from tunewright.mlir import Mlir, payloads
+from tunewright.backends.libraries import open_copy, open_library
+from tunewright.mlir import Mlir, linking, payloads
 from tunewright.mlir.gemm_plans import gemm_plan
 from tunewright.mlir.linking import KEPT_BYTES, MEMORY
 from tunewright.model.signature import In, Out, Parameter, Signature
@@ -93,6 +94,20 @@ def test_threads_have_memory_of_their_own_and_give_it_back_as_they_end(tmp_path)
     burst(25)  # 100 threads with more than a megabyte of panels each
     assert not wrong
     assert resident() - before < 40 << 20
+
+
+@linux
+def test_all_kernels_of_a_process_keep_memory_together(tmp_path) -> None:
+    found = []
+    for size in (128, 192, 256):
+        product(size, tmp_path / str(size))
+        (library,) = (tmp_path / str(size)).rglob("*.so")
+        content = library.read_bytes()
+        memory = linking._Memory.in_dll(open_library(content, library), linking._SYMBOL)
+        found.append((memory.allocate, memory.release))
+        alone = linking._Memory.in_dll(open_copy(content, library.name), linking._SYMBOL)
+        assert (alone.allocate, alone.release) != found[-1], "a copy that nobody shares has functions of its own"
+    assert len(set(found)) == 1
 
 
 HARNESS = """

@@ -14,7 +14,7 @@ from tunewright.errors import BackendError, SignatureError
 from tunewright.measure.clock import HostTimer
 from tunewright.mlir import compiler
 from tunewright.mlir.launch import MlirLaunch, load_openmp
-from tunewright.mlir.linking import MEMORY, link, share_memory
+from tunewright.mlir.linking import KEPT_BYTES, MEMORY, link, share_memory
 from tunewright.mlir.payload import Payload
 from tunewright.mlir.plan import SchedulePlan
 from tunewright.mlir.processor import USES_TILES, allow_tiles
@@ -101,7 +101,8 @@ class Mlir:
         passes = compiler.lowering_passes(text, script.options, threads)
         # The code is for this processor, so the processor is part of the name.
         release = _torch_mlir_release(kernel)
-        name = f"{digest(release, text, str(script), *passes, MEMORY, *cpu().features, cpu().model)}.so"
+        linked = f"{KEPT_BYTES} {MEMORY}"
+        name = f"{digest(release, text, str(script), *passes, linked, *cpu().features, cpu().model)}.so"
         if cached := artifacts.find_artifact(kernel, name):
             return cached
         source = digest(text, str(self.threads))

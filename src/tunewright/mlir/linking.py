@@ -8,6 +8,7 @@ free, each thread for itself, and all kernels of a process together.
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ static void *allocate(size_t alignment, size_t size) {
     return block;
 }
 
-static unsigned oldest(void) {
+static unsigned make_room(void) {                        /* in turn, whatever is in a slot */
     unsigned slot = kept.next;
     kept.next = (slot + 1) % SLOTS;
     give_back(slot);
@@ -87,8 +88,8 @@ static void release(void *block) {
     unsigned free_slot = SLOTS;
     for (unsigned slot = 0; slot < SLOTS; slot++)
         if (!kept.block[slot]) free_slot = slot;
-    if (free_slot == SLOTS) free_slot = oldest();
-    while (kept.bytes + size > KEPT_BYTES) oldest();
+    if (free_slot == SLOTS) free_slot = make_room();
+    while (kept.bytes + size > KEPT_BYTES) make_room();
     kept.block[free_slot] = block;
     kept.bytes += size;
     pthread_setspecific(at_exit, &kept);
@@ -132,14 +133,29 @@ def link(unit: Path, library: Path, *, keeps_memory: bool = True) -> None:
     if command is None:
         raise BackendError("no linker found (looked for cc, gcc, clang, ld); install gcc or clang")
     plain = [command, "-shared", "-o", str(library), str(unit)]
-    source = unit.with_suffix(".memory.c")
-    source.write_text(MEMORY)
-    kept = [str(source), "-O2", "-fPIC", "-pthread", f"-DKEPT_BYTES={KEPT_BYTES}"]
-    kept += [*(f"-Wl,--wrap={name}" for name in ("malloc", "aligned_alloc", "free")), "-Wl,-z,nodelete"]
-    if keeps_memory and Path(command).name != "ld" and not _run([*plain, *kept]).returncode:
-        return
+    if keeps_memory and (memory := _memory_object(command, KEPT_BYTES)):
+        kept = unit.with_suffix(".memory.o")
+        kept.write_bytes(memory)
+        wraps = [f"-Wl,--wrap={name}" for name in ("malloc", "aligned_alloc", "free")]
+        if not _run([*plain, str(kept), "-pthread", *wraps, "-Wl,-z,nodelete"]).returncode:
+            return
     if (process := _run(plain)).returncode:
         raise BackendError(f"linking failed: {process.stderr.strip()[:300]}")
+
+
+@cache
+def _memory_object(command: str, kept_bytes: int) -> bytes:
+    """Returns the object code of the functions for memory, compiled once in each process; empty without a compiler."""
+    import tempfile  # noqa: PLC0415 - as above
+
+    if Path(command).name == "ld":
+        return b""
+    with tempfile.TemporaryDirectory() as folder:
+        source, unit = Path(folder, "memory.c"), Path(folder, "memory.o")
+        source.write_text(MEMORY)
+        flags = ["-c", "-O2", "-fPIC", "-pthread", f"-DKEPT_BYTES={kept_bytes}"]
+        failed = _run([command, *flags, str(source), "-o", str(unit)]).returncode
+        return b"" if failed else unit.read_bytes()
 
 
 def _run(command: list[str]) -> Any:
