@@ -35,11 +35,16 @@ def trial(seconds, cost):
     return Trial(Config(a=1), Timing((seconds,)), run_seconds=cost)
 
 
+def learn_twice(budget, tried):
+    budget.learn(tried)
+    budget.learn(tried)
+
+
 def test_no_trial_starts_that_would_take_the_time_of_the_final_race() -> None:
     clock = Hours()
     budget = Budget(seconds=40.0, clock=clock)
     assert budget.grant() == 1
-    budget.learn(trial(1e-3, 2.0))
+    learn_twice(budget, trial(1e-3, 2.0))
     clock.now += 40 * (1 - FINAL_SHARE) - 2.1
     assert budget.grant() == 1
     clock.now += 0.2
@@ -47,10 +52,26 @@ def test_no_trial_starts_that_would_take_the_time_of_the_final_race() -> None:
     assert budget.grant(essential=True) == 1
 
 
+def test_the_time_of_a_final_race_is_not_kept_while_there_is_nothing_to_race() -> None:
+    """A default that took long to build, as the first graph of a process does, must not end the search alone."""
+    clock = Hours()
+    budget = Budget(seconds=120.0, clock=clock)
+    budget.learn(Trial(Config(a=1), Timing((0.1,)), build_seconds=53.0, run_seconds=2.0))
+    clock.now += 56
+    assert budget.grant() == 1
+    budget.learn(trial(0.1, 20.0))
+    clock.now += 20
+    assert budget.grant() == 0  # what is left is for the race of these two
+    other = Budget(seconds=120.0, clock=clock)
+    other.learn(Trial(Config(a=1), Timing((0.1,)), build_seconds=60.0, run_seconds=2.0))
+    clock.now += 63
+    assert other.grant() == 0  # as long again would take more than is left
+
+
 def test_what_needs_no_build_is_tried_when_there_is_no_time_to_build() -> None:
     clock = Hours()
     budget = Budget(seconds=90.0, clock=clock)
-    budget.learn(Trial(Config(a=1), Timing((0.05,)), build_seconds=30.0, run_seconds=2.0))
+    learn_twice(budget, Trial(Config(a=1), Timing((0.05,)), build_seconds=30.0, run_seconds=2.0))
     clock.now += 50
     assert budget.grant() == 0
     assert budget.grant(ready=True) == 1
@@ -88,7 +109,7 @@ def test_a_ready_seed_is_tried_after_a_long_build() -> None:
 def test_a_search_inside_a_trial_leaves_time_for_it_and_for_the_final_race() -> None:
     clock = Hours()
     budget = Budget(seconds=90.0, clock=clock)
-    budget.learn(Trial(Config(a=1), Timing((0.05,)), build_seconds=15.0, run_seconds=2.0))
+    learn_twice(budget, Trial(Config(a=1), Timing((0.05,)), build_seconds=15.0, run_seconds=2.0))
     clock.now += 20
     assert budget.left_for_part() == 90 - 20 - 90 * FINAL_SHARE - 17
 
@@ -96,7 +117,7 @@ def test_a_search_inside_a_trial_leaves_time_for_it_and_for_the_final_race() -> 
 def test_slow_kernels_keep_more_for_the_final_race_unless_there_can_be_none() -> None:
     clock = Hours()
     budget = Budget(seconds=40.0, clock=clock)
-    budget.learn(trial(0.5, 0.5))
+    learn_twice(budget, trial(0.5, 0.5))
     clock.now += 27
     assert budget.grant() == 0  # half a second, two dozen times
     hopeless = Budget(seconds=40.0, clock=clock)
@@ -215,7 +236,7 @@ def test_a_trial_is_ended_before_it_takes_the_time_of_the_final_race() -> None:
     clock = Hours()
     budget = Budget(seconds=40.0, clock=clock)
     assert budget.allowance().most == 40.0  # without a config that works there is no race
-    budget.learn(trial(1e-3, 2.0))
+    learn_twice(budget, trial(1e-3, 2.0))
     clock.now += 10
     assert budget.allowance().most == 20.0
     assert budget.allowance(final=True).most == 30.0
@@ -223,7 +244,7 @@ def test_a_trial_is_ended_before_it_takes_the_time_of_the_final_race() -> None:
 
 def test_the_fewest_rounds_of_a_final_are_kept_where_more_would_take_half() -> None:
     budget = Budget(seconds=30.0, clock=Hours())
-    budget.learn(trial(0.9, 1.8))
+    learn_twice(budget, trial(0.9, 1.8))
     assert 1 + 14 * 0.9 <= 30 - budget.allowance().most <= 15
 
 

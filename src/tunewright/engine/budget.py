@@ -47,6 +47,7 @@ class Budget:
         self._costs: deque[float] = deque(maxlen=RECENT_TRIALS)
         self._runs: deque[float] = deque(maxlen=RECENT_TRIALS)
         self._fastest = self._first = 0.0
+        self._working = 0
         self.start_seconds = 0.0
         self._compiles_late: bool | None = None
 
@@ -56,12 +57,16 @@ class Budget:
 
     @property
     def _final_seconds(self) -> float:
-        """Seconds that are kept for the final race: for its fewest rounds if more take over half; none if these do."""
+        """Seconds that are kept for the final race.
+
+        For its fewest rounds if more take over half, or if there is nothing to race yet; none if these take over half.
+        """
         if self.seconds is None:
             return 0.0
         least = self.start_seconds + 1.1 * (1 + FIRST_TEST) * (self._first + self._fastest)
         needed = max(MIN_FINAL_SECONDS, FINAL_SHARE * self.seconds, self.start_seconds + FINAL_LAUNCHES * self._fastest)
-        return next((seconds for seconds in (needed, least) if seconds <= self.seconds / 2), 0.0)
+        kept = (needed, least) if self._working > 1 else (least,)
+        return next((seconds for seconds in kept if seconds <= self.seconds / 2), 0.0)
 
     def left_for_part(self) -> float:
         """Returns the seconds for a search inside a trial, which leaves time for that trial and the final race."""
@@ -89,6 +94,7 @@ class Budget:
         self._runs.append(trial.run_seconds)
         self.start_seconds = self.start_seconds or max(START_SECONDS, self._clock() - self._started - cost)
         if trial.works:
+            self._working += 1
             self._first = self._first or trial.seconds
             self._fastest = min(self._fastest or trial.seconds, trial.seconds)
         late = trial.metrics.get("compiles_late")
