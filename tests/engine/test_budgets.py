@@ -109,7 +109,7 @@ def test_a_ready_seed_is_tried_after_a_long_build() -> None:
 def test_a_search_inside_a_trial_leaves_time_for_it_and_for_the_final_race() -> None:
     clock = Hours()
     budget = Budget(seconds=90.0, clock=clock)
-    learn_twice(budget, Trial(Config(a=1), Timing((0.05,)), build_seconds=15.0, run_seconds=2.0))
+    budget.learn(Trial(Config(a=1), Timing((0.05,)), build_seconds=15.0, run_seconds=2.0))
     clock.now += 20
     assert budget.left_for_part() == 90 - 20 - 90 * FINAL_SHARE - 17
 

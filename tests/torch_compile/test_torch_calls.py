@@ -1,14 +1,18 @@
 """Models are called as people call them: with keywords, dicts and lists, by every keyword of `torch.compile`."""
 
 import logging
+import time
 
 import pytest
 import torch
 
 import tunewright.torch as tt
 from tunewright.errors import SettingsError, SignatureError
+from tunewright.session import Session
 from tunewright.torch.calls import Call
-from tunewright.torch.inductor import adapter, releases
+from tunewright.torch.captured import CapturedGraph
+from tunewright.torch.compile_model import TuningBackend, make_problem
+from tunewright.torch.inductor import adapter, graphs, releases
 from tunewright.torch.overrides import Overrides
 from tunewright.torch.resolver import Resolver
 
@@ -159,6 +163,19 @@ def test_a_part_of_a_graph_has_no_more_time_than_the_graph_can_spare(monkeypatch
     assert part._make_budget(effort=0.25).seconds == 3
     monkeypatch.setattr(graph._running, "left", lambda: 30.0)
     assert part._make_budget().seconds == 0
+
+
+def test_what_a_process_does_once_is_part_of_the_budget_and_of_no_trial(monkeypatch) -> None:
+    """Compiling headers takes as long as many a graph: the default, which comes first, would seem as dear as that."""
+    began, budgets = [], []
+    monkeypatch.setattr(graphs, "start_compiler", lambda: began.append(time.sleep(0.2)))
+    monkeypatch.setattr(Session, "tune", lambda self, problem, evaluator, budget, **_: budgets.append(budget))
+    resolver = TuningBackend(Session(store="memory:", mode="tune"), budget="3,30s").graph_resolver
+    problem = make_problem(CapturedGraph(torch.fx.symbolic_trace(lambda x: x.cos()), [torch.ones(2)]), {})
+    for effort in (1.0, 0.0):
+        resolver(problem, ["graph model 1"], lambda: None, effort)
+    assert len(began) == len(budgets) == 1
+    assert 29 < budgets[0].seconds < 29.81
 
 
 def test_a_build_that_passed_the_self_test_is_not_tested_again_and_compiled_code_stays(monkeypatch) -> None:

@@ -103,6 +103,7 @@ class TuningBackend:
         self.numerics: tuple[str, ...] = ()
         self.pruning = pruning()
         self.graph_resolver = Resolver(session, shared, budget, tunes=tune == "now")
+        self.graph_resolver.prepare = graphs.start_compiler
         self.part_resolver = Resolver(session, shared, each, within=self.graph_resolver, tunes=tune == "now")
         self.jobs: list[TuningJob] = []
         self.untuned_options: Mapping[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import NamedTuple
 
 import msgspec
@@ -52,7 +53,7 @@ class Resolver:
 
     Its searches end with the one that `within` is making, of which they are a part. One that does not tune answers
     with the default where nothing is decided, and adds the name to `missed`. `tuned` has the names that were searched.
-    `find_related` is asked first, and may answer with the decision of another key.
+    `find_related` is asked first, and may answer with the decision of another key. `prepare` is called before a search.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Resolver:
         self.decisions: dict[str, Decision] = {}
         self.missed: list[str] = []
         self.tuned: list[str] = []
+        self.prepare: Callable[[], None] = lambda: None
         self.before_search: Callable[[str], None] = lambda name: None
         self.find_related: Callable[[Problem], Decision | None] = lambda problem: None
 
@@ -154,16 +156,23 @@ class Resolver:
             return None
         self.tuned.append(names[-1])
         self.before_search(names[-1])
-        budget, evaluator = self._make_budget(effort), make_evaluator()
+        began = monotonic()
+        self.prepare()
+        budget, evaluator = self._make_budget(effort, monotonic() - began), make_evaluator()
         self._running = budget
         try:
             return session.tune_once(problem, lambda: session.tune(problem, evaluator, budget=budget, replace=False))
         finally:
             self._running = None
 
-    def _make_budget(self, effort: float = 1.0) -> Budget:
-        """Returns the budget of a search: no more than this share of what the search around it can spare."""
+    def _make_budget(self, effort: float = 1.0, spent: float = 0.0) -> Budget:
+        """Returns the budget of a search without the seconds `spent` before it.
+
+        It has no more than this share of what the search around it can spare.
+        """
         budget = Budget.parse(self.budget)
+        if budget.seconds is not None:
+            budget.seconds = max(0.0, budget.seconds - spent)
         if self._within is not None and self._within._running is not None:
             left = effort * max(0.0, self._within._running.left_for_part())
             budget.seconds = left if budget.seconds is None else min(left, budget.seconds)

@@ -11,9 +11,12 @@ from typing import Any
 import torch
 
 from tunewright.errors import SettingsError
+from tunewright.lazy_logging import LazyLogger
 from tunewright.torch.inductor.adapter import hook
 from tunewright.torch.inductor.kernel_names import with_decision
 from tunewright.torch.inductor.patching import replaced_attribute, replaced_hook
+
+log = LazyLogger(__name__)
 
 CompiledGraph = Callable[..., Any]
 
@@ -89,6 +92,21 @@ def compile_graph(graph: Any, inputs: Sequence[Any], settings: Mapping[str, Any]
     with _preserved_tracing_context(), kernels_named_after(digest):
         compiled: CompiledGraph = original(graph, list(inputs), config_patches=dict(settings) or None)
     return compiled
+
+
+@cache
+def start_compiler() -> None:
+    """Has Inductor do what it does once in a process, such as compiling headers: seconds that no graph should pay."""
+    graph = torch.fx.symbolic_trace(_add_one)
+    try:
+        with hook("torch._guards.tracing")(None), torch.no_grad():
+            compile_graph(graph, [torch.ones(1)], {})(torch.ones(1))
+    except Exception as error:  # noqa: BLE001 - trials fail for the same reason, and say so
+        log.info("Inductor cannot compile a graph of one addition: %s: %s", type(error).__name__, error)
+
+
+def _add_one(value: Any) -> Any:
+    return value + 1
 
 
 @contextmanager
