@@ -1,4 +1,4 @@
-"""Kernels that are recorded on many shapes: a product, a layer norm of rows, and a direct convolution, all in C."""
+"""Kernels in C that are recorded on many shapes: a product, a layer norm, a direct convolution, sums of rows."""
 
 from __future__ import annotations
 
@@ -96,8 +96,43 @@ def direct_job(c: int, k: int, h: int, w: int) -> kinds.Job:
     return kinds.Job(direct, kinds.normal((c, h + 2, w + 2), (k, c, 3, 3)), kinds.floats(k, h, w), kinds.mixed)
 
 
+# Few long bags and many short ones, of narrow rows and wide ones.
+BAGS = (
+    ((1, 128, 1024), (1, 100, 1500)),
+    ((4, 16, 2048), (3, 20, 2000)),
+    ((8, 64, 64), (6, 50, 50)),
+    ((8, 256, 16), (5, 200, 12)),
+    ((16, 4, 512), (12, 3, 300)),
+    ((16, 32, 128), (10, 30, 100)),
+    ((32, 8, 256), (24, 7, 200)),
+    ((64, 1, 128), (50, 1, 97)),
+    ((64, 16, 32), (60, 12, 23)),
+    ((128, 2, 64), (100, 2, 70)),
+    ((256, 32, 8), (200, 40, 5)),
+    ((512, 4, 16), (300, 5, 31)),
+)
+BAG = kinds.space({"VW": [4, 8, 16], "CB": [1, 2, 4, 8], "ITEMS_AT": [1, 2, 4], "ORDER": [0, 1], "TAIL": [0, 1]})
+TOTAL = 1000
+
+
+def bagged(at: Array, table: Array) -> Array:
+    return table[at.astype(int)].sum(1)
+
+
+@tw.tune(BAG, backend=kinds.backend("bag", sizes="arguments"), reference=bagged)
+def bag(at: tw.In("BAGS", "ITEMS"), table: tw.In("TOTAL", "COLS"), out: tw.Out("BAGS", "COLS")): ...
+
+
+def bag_job(bags: int, items: int, cols: int) -> kinds.Job:
+    def inputs(rng: np.random.Generator) -> list[Array]:
+        return [rng.integers(0, TOTAL, (bags, items), np.int32), rng.standard_normal((TOTAL, cols), dtype=np.float32)]
+
+    return kinds.Job(bag, inputs, kinds.floats(bags, cols), bagged)
+
+
 KERNELS = {
     "gemm": Recorded("gemm", ("M", "N", "K"), [shape for pair in SHAPES for shape in pair], gemm_job),
     "layernorm": Recorded("layernorm", ("ROWS", "COLS"), [*((r, c) for r in ROWS for c in COLS), *ODD], layernorm_job),
     "direct": Recorded("direct", ("C", "K", "H", "W"), [shape for pair in PICTURES for shape in pair], direct_job),
+    "bag": Recorded("bag", ("BAGS", "ITEMS", "COLS"), [shape for pair in BAGS for shape in pair], bag_job),
 }

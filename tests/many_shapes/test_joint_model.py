@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,18 @@ def test_shapes_to_tune_are_new_and_follow_the_weights(modeled) -> None:
     assert [modeled.shapes[i][0] for i in shapes_to_tune(modeled.only([]), 2)] != [1, 1]
 
 
+def test_shapes_to_tune_are_not_all_powers_of_two() -> None:
+    """They lie farther apart than others here, but what tiles leave over can be learned only from others."""
+    powers = [(1, 128, 1024), (4, 16, 2048), (8, 64, 64), (8, 256, 16), (16, 4, 512), (16, 32, 128)]
+    powers += [(32, 8, 256), (64, 1, 128), (64, 16, 32), (128, 2, 64), (256, 32, 8), (512, 4, 16)]
+    others = [(1, 100, 1500), (3, 20, 2000), (6, 50, 50), (5, 200, 12), (12, 3, 300), (10, 30, 100)]
+    others += [(24, 7, 200), (50, 1, 97), (60, 12, 23), (100, 2, 70), (200, 40, 5), (300, 5, 31)]
+    knobs = product((4, 8, 16), (1, 2, 4, 8), (1, 2, 4), (0, 1), (0, 1))
+    configs = tuple(Config(VW=v, CB=c, AT=at, ORDER=order, TAIL=tail) for v, c, at, order, tail in knobs)
+    table = ShapeTable(("M", "N", "K"), (*powers, *others), configs, np.full((24, len(configs)), np.nan), np.ones(24))
+    assert 2 <= sum(shape >= len(powers) for shape in shapes_to_tune(table, 8)) <= 6
+
+
 def test_trials_go_where_most_is_expected(modeled) -> None:
     rng = np.random.default_rng(2)
     tried = rng.random(modeled.seconds.shape) < 0.3
@@ -113,7 +127,7 @@ def test_features_take_any_knob() -> None:
     rows = features.of(np.array([5.0, 9.0]))
     assert rows.shape == (41, features.count)
     assert np.isfinite(rows).all()
-    assert features.base <= (MAX_LEVELS + 4) * 5 + 4 * MAX_LEVELS + 4
+    assert features.base <= (MAX_LEVELS + 4) * 7 + 4 * MAX_LEVELS + 4
     assert features.columns(1).stop == features.count
     assert features.columns(1).start - features.columns(0).start == PER_TILE
 
@@ -150,7 +164,7 @@ def test_configs_that_stand_for_all_do_not_depend_on_how_knobs_are_listed() -> N
     """Every eighth config has the same innermost knobs, so configs at equal distances would all look alike."""
     places = [(a, b, c) for a in range(1, 12) for b in (1, 2, 4, 8) for c in (0, 1)]
     configs = tuple(Config(a=a, b=b, c=c) for a, b, c in places)
-    shapes = tuple((size,) for size in (3, 9, 30, 100, 300, 1000))
+    shapes = tuple((size,) for size in (4, 9, 30, 100, 300, 1000))
     table = ShapeTable(("N",), shapes, configs, np.full((6, len(configs)), np.nan), np.ones(6))
     rows = _uncertainty(table, Features(1, configs)).rows[0]
     assert (rows.std(axis=0) > 0).mean() > 0.9

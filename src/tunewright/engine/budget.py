@@ -55,26 +55,17 @@ class Budget:
         """Returns the seconds left; infinite without a limit."""
         return inf if self.seconds is None else self.seconds - (self._clock() - self._started)
 
-    def _final_seconds(self, *, enough: bool) -> float:
-        """Seconds that are kept for the final race: for its fewest rounds if more take over half or need not be enough.
-
-        None if these take over half.
-        """
+    def _final_seconds(self, working: int = 2) -> float:
+        """Seconds kept for the final race: its fewest rounds if only one config works or more take half, or nothing."""
         if self.seconds is None:
             return 0.0
         least = self.start_seconds + 1.1 * (1 + FIRST_TEST) * (self._first + self._fastest)
         needed = max(MIN_FINAL_SECONDS, FINAL_SHARE * self.seconds, self.start_seconds + FINAL_LAUNCHES * self._fastest)
-        kept = (needed, least) if enough else (least,)
-        return next((seconds for seconds in kept if seconds <= self.seconds / 2), 0.0)
-
-    @property
-    def _kept_seconds(self) -> float:
-        """Seconds in which no trial may run; few while there is nothing to race."""
-        return self._final_seconds(enough=self._working > 1)
+        return next((kept for kept in (needed, least)[working < 2 :] if kept <= self.seconds / 2), 0.0)
 
     def left_for_part(self) -> float:
         """Returns the seconds for a search inside a trial, which leaves time for that trial and the final race."""
-        return self.left() - self._final_seconds(enough=True) - median(self._costs or (0.0,))
+        return self.left() - self._final_seconds() - median(self._costs or (0.0,))
 
     def grant(self, count: int = 1, *, essential: bool = False, ready: bool = False) -> int:
         """Returns how many of `count` more trials may start now: none if one would take the time of the final race.
@@ -82,7 +73,7 @@ class Budget:
         `essential` trials may start whatever time is left. What is `ready` needs no build.
         """
         expected = median((self._runs if ready else self._costs) or (0.0,))
-        if not essential and self.left() <= self._kept_seconds + expected:
+        if not essential and self.left() <= self._final_seconds(self._working) + expected:
             return 0
         return count if self.trials is None else max(0, min(count, self.trials - self.spent))
 
@@ -114,7 +105,7 @@ class Budget:
         """Returns how long the next trial may take; None without a limit. Only in the final it takes all the rest."""
         if self.seconds is None:
             return None
-        left = max(0.0, self.left() - (self._kept_seconds if self._fastest and not final else 0.0))
+        left = max(0.0, self.left() - (self._final_seconds(self._working) if self._fastest and not final else 0.0))
         return Allowance(self.seconds / TRIALS_IN_BUDGET, left, self._compiles_late, time() + left)
 
     @classmethod

@@ -43,7 +43,7 @@ class TileGroup:
 
 
 class Features:
-    """The columns of a model: knobs and sizes first (`base`), then alignment, then `PER_TILE` for each of `groups`."""
+    """The columns of a model: knobs, sizes and their alignment first (`base`), then `PER_TILE` for each of `groups`."""
 
     def __init__(self, dimensions: int, configs: Sequence[Config]) -> None:
         names = list(dict.fromkeys(name for config in configs for name in config))
@@ -51,13 +51,12 @@ class Features:
         levels = [_levels(column) for column in columns.values()]
         levels = [level for level in levels if level.shape[1] > 1]
         knobs = np.repeat(np.arange(len(levels)), [level.shape[1] for level in levels])
-        self._knobs = np.concatenate(levels, axis=1) if levels else np.zeros((len(configs), 0))
-        self._config_only = np.concatenate([self._knobs, _pairs(levels, len(configs))], axis=1)
-        self._tiles = _tiles(columns)
-        self.groups = [TileGroup(size, knobs) for knobs in self._tiles for size in range(dimensions)]
-        self.base = self._config_only.shape[1] + 2 * dimensions * self._knobs.shape[1]
-        self._first_group = self.base + dimensions * self._knobs.shape[1]
-        self.count = self._first_group + PER_TILE * len(self.groups)
+        self.levels = np.concatenate(levels, axis=1) if levels else np.zeros((len(configs), 0))
+        self._config_only = np.concatenate([self.levels, _pairs(levels, len(configs))], axis=1)
+        self.tiles = _tiles(columns)
+        self.groups = [TileGroup(size, knobs) for knobs in self.tiles for size in range(dimensions)]
+        self.base = self._config_only.shape[1] + 3 * dimensions * self.levels.shape[1]
+        self.count = self.base + PER_TILE * len(self.groups)
         self.parts = self._parts(knobs, 3 * dimensions)
         self._kept: dict[tuple[float, ...], Floats] = {}
 
@@ -74,7 +73,7 @@ class Features:
 
     def columns(self, group: int) -> slice:
         """Returns the columns of a group."""
-        start = self._first_group + PER_TILE * group
+        start = self.base + PER_TILE * group
         return slice(start, start + PER_TILE)
 
     def of(self, sizes: Floats) -> Floats:
@@ -88,12 +87,12 @@ class Features:
 
     def base_of(self, sizes: Floats, configs: Indices) -> Floats:
         """Returns the columns of the base of some configs, relative to their mean over all configs."""
-        crossed = _crossed(self._knobs[configs] - self._knobs.mean(axis=0), _logs_and_inverses(sizes))
+        crossed = _crossed(self.levels[configs] - self.levels.mean(axis=0), _of_shape(sizes))
         return np.concatenate([self._config_only[configs] - self._config_only.mean(axis=0), crossed], axis=1)
 
     def _make(self, sizes: Floats) -> Floats:
-        crossed = _crossed(self._knobs, np.concatenate([_logs_and_inverses(sizes), _aligned(sizes)]))
-        tiled = [_division(sizes[group.size], self._tiles[group.knobs]) for group in self.groups]
+        crossed = _crossed(self.levels, _of_shape(sizes))
+        tiled = [_division(sizes[group.size], self.tiles[group.knobs]) for group in self.groups]
         return np.concatenate([self._config_only, crossed, *tiled], axis=1)
 
 
@@ -101,14 +100,11 @@ def _crossed(knobs: Floats, shape: Floats) -> Floats:
     return (knobs[:, None, :] * shape[:, None]).reshape(len(knobs), knobs.shape[1] * len(shape))
 
 
-def _logs_and_inverses(sizes: Floats) -> Floats:
-    return np.concatenate([np.log2(sizes) / 5, 4 / sizes])
-
-
-def _aligned(sizes: Floats) -> Floats:
-    """Returns how many powers of two divide each size, between 0 and a half."""
+def _of_shape(sizes: Floats) -> Floats:
+    """Returns logarithms, inverses, and how many powers of two divide each size, between 0 and a half."""
     whole = sizes.astype(np.int64)
-    return np.asarray(np.log2(np.minimum(whole & -whole, 2**MAX_ALIGNED)) / (2 * MAX_ALIGNED))
+    aligned = np.log2(np.minimum(whole & -whole, 2**MAX_ALIGNED)) / (2 * MAX_ALIGNED)
+    return np.concatenate([np.log2(sizes) / 5, 4 / sizes, aligned])
 
 
 def _division(size: float, tile: Floats) -> Floats:

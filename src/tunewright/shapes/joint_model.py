@@ -1,10 +1,8 @@
 """A model of time over shape and config together, so that a trial at one shape informs all others.
 
-The logarithm of a config's time, relative to the mean over the configs of its shape, is a sum over features with
-normal weights. Nobody says which tiles divide which sizes: all that may do so are parts of the sum. How large the
-weights of a part are is learned from the trials (automatic relevance determination), so parts that explain nothing
-vanish. What the sum leaves over is carried to shapes nearby. How wrong predictions are is measured by leaving shapes
-out.
+Two kinds of models predict: a sum for the logarithm of a time, and costs, whose sum is the time. Where they are wrong
+they are so in different ways, so their mean is better than either. Each counts by the square of its error on
+shapes that it was not fitted to.
 """
 
 from __future__ import annotations
@@ -14,26 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from tunewright.errors import SettingsError
-from tunewright.shapes.equations import ByFeatures, ByTrials
+from tunewright.shapes.additive_model import AdditiveModel, center
+from tunewright.shapes.cost_model import CostModels
 from tunewright.shapes.features import Features
-from tunewright.shapes.residuals import Residuals
 from tunewright.shapes.table import Floats, ShapeTable
 
-NOISE = 5e-4
-"""The variance of the noise for each trial of a shape, in the mean: errors agree within a shape, so more trials of it
-say little more."""
+__all__ = ["JointModel", "center"]
 
-FIRST_VARIANCE, LEAST_VARIANCE = 1e-3, 1e-7
-"""Of the weights, before they are learned, and of those that explain nothing."""
-
-ROUNDS = 4
-"""How often the variances of the weights are learned anew."""
-
-MIN_SHAPES, FIRST_ERROR = 4, 0.01
-"""With fewer tuned shapes, leaving one out says nothing: what is taken for the mean squared error then."""
-
-MAX_FOLDS = 8
-"""Beyond so many shapes, several are left out at once."""
+MIN_SHAPES = 8
+"""With fewer tuned shapes, nothing is said about costs."""
 
 CLEAR = 0.5
 """A tile is named if it matters at least so much as the one that matters most."""
@@ -48,75 +35,37 @@ class JointModel:
             raise SettingsError("the model needs a shape of which two configs were timed; tune some shapes first")
         self.table = table
         self.features = features or Features(len(table.names), table.configs)
-        equations = _equations(self.features, table)
-        self._noise = NOISE * equations.count / len(table.tuned)
-        scales, self.covariance, self._weights = self._learn(equations)
-        self.error = max(equations.error(scales), 1e-6) if len(table.tuned) >= MIN_SHAPES else FIRST_ERROR
-        self._residuals = Residuals(table.sizes[table.tuned], self._left_over())
+        self._sum = AdditiveModel(table, self.features)
+        self.error = self._sum.error
+        enough = len(table.tuned) >= MIN_SHAPES
+        self._costs = CostModels(table, self.features, self._tiles_by_size()) if enough else None
+        self._share = self.error**2 / (self.error**2 + self._costs.error**2) if self._costs else 0.0
 
-    def _learn(self, equations: ByTrials | ByFeatures) -> tuple[Floats, Floats, Floats]:
-        """Returns the deviations of the weights before the trials, their covariance after them, and the weights."""
-        parts = self.features.parts
-        variances, members = np.full(len(parts), FIRST_VARIANCE), np.bincount(parts)
-        for left in reversed(range(ROUNDS)):
-            scales = np.sqrt(variances / self._noise)
-            covariance = equations.covariance(scales)
-            weights = covariance @ equations.moment
-            if left:
-                squares = weights**2 + self._noise * np.diag(covariance)
-                variances = np.maximum(np.bincount(parts, squares) / members, LEAST_VARIANCE)[parts]
-        return scales, covariance, weights
+    def _tiles_by_size(self) -> list[list[tuple[str, ...]]]:
+        """Returns the tiles of each size, those that matter most first."""
+        parts = self._sum.tile_parts()
+        return [[group.knobs for group, _ in parts if group.size == size] for size in range(len(self.table.names))]
 
     @property
     def tiles(self) -> list[tuple[str, tuple[str, ...]]]:
         """Which sizes are divided by which knobs, as far as trials show it, the clearest first: `("M", ("MR",))`."""
-        rows = np.concatenate([self.centered(self.table.shapes[shape]) for shape in self.table.tuned])
-        columns = [self.features.columns(group) for group in range(len(self.features.groups))]
-        parts = [float(np.std(rows[:, own] @ self._weights[own])) for own in columns]
-        order = sorted(range(len(parts)), key=lambda group: -parts[group])
-        clear = [self.features.groups[i] for i in order if parts[i] > CLEAR * max(parts, default=0.0)]
-        return [(self.table.names[group.size], group.knobs) for group in clear]
-
-    def centered(self, sizes: Sequence[int]) -> Floats:
-        """Returns the features of all configs, relative to their mean over the configs of a shape."""
-        return center(self.features.of(np.array(sizes, dtype=np.float64)))
+        parts = self._sum.tile_parts()
+        most = max((part for _, part in parts), default=0.0)
+        return [(self.table.names[group.size], group.knobs) for group, part in parts if part > CLEAR * most]
 
     def predict(self, sizes: Sequence[int]) -> Floats:
         """Returns the logarithm of the time of each config, relative to the mean over all configs."""
-        return np.asarray(self.centered(sizes) @ self._weights + self._residuals.predict(sizes))
+        by_sum = self._sum.predict(sizes)
+        return by_sum if self._costs is None else by_sum + self._share * (self._costs.predict(sizes) - by_sum)
 
     def variance(self, sizes: Sequence[int]) -> Floats:
-        """Returns how uncertain each prediction is, as a variance."""
-        rows = self.centered(sizes)
-        return self.error * np.asarray(((rows @ self.covariance) * rows).sum(axis=1))
+        """Returns how uncertain each prediction is, as a variance: more where the two kinds of models disagree."""
+        by_sum = self._sum.variance(sizes)
+        if self._costs is None:
+            return by_sum
+        apart = self._costs.predict(sizes) - self._sum.predict(sizes)
+        return np.asarray(by_sum + self._share * (1 - self._share) * apart**2)
 
     def best(self, sizes: Sequence[int]) -> int:
         """Returns the config that is predicted to be the fastest."""
         return int(self.predict(sizes).argmin())
-
-    def _left_over(self) -> Floats:
-        """Returns the residuals by tuned shape and config; NaN where nothing was tried."""
-        found = np.full((len(self.table.tuned), len(self.table.configs)), np.nan)
-        for row, shape in zip(found, self.table.tuned, strict=True):
-            rows, times = _centered_trials(self.features, self.table, shape)
-            row[self.table.works[shape]] = times - rows @ self._weights
-        return found
-
-
-def center(rows: Floats) -> Floats:
-    """Returns rows relative to their mean: what all configs of a shape share is no part of the model."""
-    return np.asarray(rows - rows.mean(axis=0))
-
-
-def _centered_trials(features: Features, table: ShapeTable, shape: int) -> tuple[Floats, Floats]:
-    """Returns the features and the logarithms of times of what was tried on a shape, relative to their means."""
-    tried = table.works[shape]
-    times = np.log(table.seconds[shape, tried])
-    return center(features.of(table.sizes[shape])[tried]), np.asarray(times - times.mean())
-
-
-def _equations(features: Features, table: ShapeTable) -> ByTrials | ByFeatures:
-    """Returns the equations of the trials of all shapes that are tuned."""
-    shapes = (_centered_trials(features, table, shape) for shape in table.tuned)
-    few = int(table.works[table.tuned].sum()) < features.count
-    return ByTrials(list(shapes), MAX_FOLDS) if few else ByFeatures(shapes, MAX_FOLDS)

@@ -18,8 +18,9 @@ from tunewright.shapes.table import Floats, Indices, ShapeTable
 from tunewright.strategies.surrogate import log_improvement
 
 PRIOR = 10.0
-"""The penalty of the weights. Only columns of knobs and sizes are judged: how tiles divide sizes is known too little of
-before anything is timed, and shapes that are asked for to learn it teach less of all else."""
+"""The penalty of the weights. Only columns of knobs, sizes and their alignment are judged: how tiles divide sizes is
+known too little of before anything is timed, and shapes that are asked for to learn it teach less of all else. Without
+alignment, all that is asked for may be powers of two, which teach nothing about what tiles leave over."""
 
 FIRST = 1e3
 """What is expected of the first trial of a shape: more than of any other."""
