@@ -1,11 +1,15 @@
 """A bundle is read once; what is used is what was hashed, whatever happens to its file meanwhile."""
 
+import struct
+import sys
 from hashlib import sha256
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tunewright.errors import BundleError
-from tunewright.stores.bundle import build, content, layout, signing
+from tunewright.errors import BundleError, PluginError
+from tunewright.stores.bundle import build, content, digests, layout, signing
 from tunewright.stores.bundle.layout import BundleReader
 from tunewright.stores.bundle.store import BundleStore, verify_bundle
 
@@ -86,3 +90,125 @@ def test_an_empty_file_is_no_bundle(tmp_path):
     (tmp_path / "a.bundle").write_bytes(b"")
     with pytest.raises(BundleError):
         verify_bundle(tmp_path / "a.bundle", pin="0" * 64)
+
+
+@pytest.fixture
+def large(tmp_path, monkeypatch):
+    """A bundle of layout 2: its path, its bytes, its digest, and where its attachments begin."""
+    pytest.importorskip("blake3")
+    monkeypatch.setattr(layout, "LARGE", 1)
+    path = tmp_path / "large.bundle"
+    digest = written(path, [700_000, 20])
+    return path, bytearray(path.read_bytes()), digest, layout.find_blobs(memoryview(path.read_bytes()))
+
+
+def test_large_attachments_are_hashed_by_blake3_and_all_before_them_by_sha256(large):
+    from blake3 import blake3
+
+    path, whole, digest, start = large
+    content = whole[: -layout.TRAILER]
+    assert whole[8] == layout.VERSION
+    assert digest == sha256(content[:start] + blake3(content[start:]).digest()).hexdigest()
+    assert verify_bundle(path, pin=digest).digest == digests.digest(content).hex() == digest
+    assert BundleStore.open_trusted(path, None, digest).read_attachment("kind", "20") == b"\x14" * 20
+
+
+def test_only_bundles_with_large_attachments_have_layout_2(tmp_path, monkeypatch):
+    for size, version in [(8_000, 1), (12_000, 2)]:
+        monkeypatch.setattr(layout, "LARGE", 10_000)
+        written(tmp_path / "a.bundle", [size])
+        assert (tmp_path / "a.bundle").read_bytes()[8] == version
+
+
+@pytest.mark.parametrize("position", [8, 9, 16, 120, 136, 200, 1_000, 300_000, -97, -20_000, -700_000])
+def test_a_changed_byte_of_a_large_bundle_is_refused(large, position):
+    path, whole, digest, _ = large
+    for bit in range(8):
+        changed = whole.copy()
+        changed[position] ^= 1 << bit
+        path.write_bytes(changed)
+        with pytest.raises(BundleError):
+            BundleStore.open_trusted(path, None, digest)
+
+
+def test_a_bundle_with_a_digest_in_place_of_its_attachments_is_refused(large):
+    """What SHA-256 sees of layout 2 is itself a file of the same digest in layout 1, but for its header."""
+    from blake3 import blake3
+
+    path, whole, digest, start = large
+    forged = whole[:start] + blake3(whole[start : -layout.TRAILER]).digest() + bytes(layout.TRAILER)
+    assert sha256(forged[: -layout.TRAILER]).hexdigest() == digest
+    for version in (1, 2):
+        forged[8] = version
+        path.write_bytes(forged)
+        with pytest.raises(BundleError):
+            verify_bundle(path, pin=digest)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_header_that_changes_while_a_bundle_is_read_decides_nothing(large, monkeypatch, version):
+    from blake3 import blake3
+
+    path, whole, digest, start = large
+    forged = whole[:start] + blake3(whole[start : -layout.TRAILER]).digest() + bytes(layout.TRAILER)
+    forged[8] = version
+    path.write_bytes(forged)
+    seen = content._largest_attachment
+
+    def exchange(file, size):
+        place = seen(file, size)
+        with path.open("r+b") as other:
+            other.seek(8)
+            other.write(bytes([3 - version]))
+        return place
+
+    monkeypatch.setattr(content, "_largest_attachment", exchange)
+    with pytest.raises(BundleError):
+        verify_bundle(path, pin=digest)
+
+
+@given(st.binary(max_size=300), st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2, 3]), st.randoms())
+def test_digests_do_not_depend_on_how_a_bundle_arrives(rest, start, version, random):
+    pytest.importorskip("blake3")
+    table = struct.pack("<QQ", 0, 0) * (len(layout.SECTIONS) - 1) + struct.pack("<QQ", start % 400, 5)
+    whole = memoryview(layout.MAGIC + struct.pack("<Q", version) + table + rest)[: random.randint(0, 400)]
+    hasher, end = digests.BundleHasher(whole), 0
+    while end < len(whole):
+        end = min(len(whole), end + random.randint(1, 100))
+        hasher.advance(end)
+    for length in (len(whole), random.randint(0, len(whole))):
+        assert hasher.digest(length) == digests.digest(whole[:length])
+
+
+@given(st.lists(st.tuples(st.binary(max_size=80), st.integers(0, 300), st.sampled_from([1, 2])), min_size=2))
+def test_different_contents_have_different_digests(parts):
+    pytest.importorskip("blake3")
+    contents = set()
+    for rest, start, version in parts:
+        table = struct.pack("<QQ", 0, 0) * (len(layout.SECTIONS) - 1) + struct.pack("<QQ", start, 5)
+        contents.add(layout.MAGIC + struct.pack("<Q", version) + table + rest)
+        contents.add(contents_for_sha256(layout.MAGIC + struct.pack("<Q", version) + table + rest))
+    assert len({digests.digest(one) for one in contents}) == len(contents)
+
+
+def contents_for_sha256(content):
+    """What SHA-256 gets to see of a content."""
+    from blake3 import blake3
+
+    start = layout.find_blobs(memoryview(content))
+    return content if start is None else content[:start] + blake3(content[start:]).digest()
+
+
+def test_a_large_bundle_without_blake3_says_what_to_install(large, monkeypatch):
+    path, _, digest, _ = large
+    monkeypatch.setitem(sys.modules, "blake3", None)
+    with pytest.raises(PluginError, match=r"blake3.*tunewright\[bundle\]"):
+        verify_bundle(path, pin=digest)
+
+
+def test_a_newer_layout_is_refused_with_both_numbers(large):
+    path, whole, _, _ = large
+    whole[8] = 3
+    path.write_bytes(whole)
+    with pytest.raises(BundleError, match=r"layout 3, .* up to 2; update"):
+        BundleStore.open_trusted(path, None, digests.digest(whole[: -layout.TRAILER]).hex())

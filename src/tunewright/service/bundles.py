@@ -26,6 +26,7 @@ from tunewright.service.responses import (
 )
 from tunewright.service.tokens import Scope
 from tunewright.stores import namespaces, serialization
+from tunewright.stores.bundle import digests
 from tunewright.stores.bundle.store import BundleStore, Manifest, VerifiedBundle
 
 BUNDLE_NAMESPACE, LISTING_NAMESPACE = namespaces.BUNDLES.name, namespaces.BUNDLE_LIST.name
@@ -138,7 +139,8 @@ def _signer(context: RequestContext, body: bytes) -> str:
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     content, trailers = signing.split_trailers(memoryview(body))
-    publics = [signing.verify_signer(trailer, sha256(content).digest()) or b"" for trailer in trailers]
+    digest = digests.digest(content)
+    publics = [signing.verify_signer(trailer, digest) or b"" for trailer in trailers]
     if context.signers:
         publics = [public for public in publics if public in context.signers]
         if not publics:

@@ -10,6 +10,7 @@ from typing import IO, NamedTuple
 from tunewright.errors import BundleError
 from tunewright.shipping.registry import MANIFEST_TYPE, Access, Descriptor, OciManifest, OciRegistry, Reference
 from tunewright.stores import files
+from tunewright.stores.bundle import digests
 from tunewright.stores.bundle.layout import MAX_BYTES
 from tunewright.stores.bundle.signers import MAX_BYTES as MAX_LIST_BYTES
 from tunewright.stores.bundle.signers import read_signers
@@ -96,7 +97,7 @@ def own_manifest(path: Path) -> Manifest:
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     content, _ = signing.split_trailers(memoryview(files.read_bounded(path, MAX_BYTES)))
-    return BundleStore(verify_bundle(path, pin=sha256(content).hexdigest())).manifest
+    return BundleStore(verify_bundle(path, pin=digests.digest(content).hex())).manifest
 
 
 def _describe(kind: str, content: bytes) -> Descriptor:

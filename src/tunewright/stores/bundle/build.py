@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tunewright.model.decision import Decision
 from tunewright.stores import choice_digest, files, serialization
 from tunewright.stores.artifacts import ArtifactLabel
+from tunewright.stores.bundle import digests
 from tunewright.stores.bundle.layout import MAX_BYTES, BundleRecord, pack
 from tunewright.stores.bundle.store import AttachmentEntry, Manifest
 from tunewright.stores.records import checksum, related_prefix
@@ -81,7 +82,7 @@ def write(path: Path, content: bytes, *keys: Any) -> str:
     """Writes a bundle atomically, signed by the keys that are given, and returns its digest."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
-    digest = sha256(content).digest()
+    digest = digests.digest(content)
     files.write_atomic(
         path, content, signing.make_trailers(digest, [key for key in keys if key is not None]), durable=True
     )
@@ -93,7 +94,7 @@ def add_signature(path: Path, key: Any) -> str:
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     content, trailers = signing.split_trailers(memoryview(files.read_bounded(path, MAX_BYTES)))
-    digest = sha256(content).digest()
+    digest = digests.digest(content)
     for trailer in trailers:
         signing.verify_signer(trailer, digest)
     files.write_atomic(

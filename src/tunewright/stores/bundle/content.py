@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import mmap
 import os
-from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from tunewright.stores import files
 from tunewright.stores.bundle import layout
+from tunewright.stores.bundle.digests import BundleHasher
 
 ALIGNMENT = 64
 """The largest attachment begins at a multiple of so many bytes in memory, so that it can be used in place."""
@@ -21,25 +21,19 @@ _TAIL = (1 + layout.MAX_SIGNATURES) * layout.TRAILER
 
 
 class BundleContent(NamedTuple):
-    """The bytes of a bundle in memory of this process, and the state of a digest of the first `hashed` of them."""
+    """The bytes of a bundle in memory of this process, and a hasher that has seen most of them."""
 
     whole: memoryview
-    state: Any
-    hashed: int
+    hasher: BundleHasher
 
     @classmethod
     def of(cls, whole: bytes) -> BundleContent:
         """Returns content that is in memory already."""
-        return cls(memoryview(whole), sha256(), 0)
+        return cls(memoryview(whole), BundleHasher(memoryview(whole)))
 
     def digest(self, content: memoryview) -> bytes:
-        """Returns the SHA-256 of `content`, the part of the bundle before its signatures."""
-        if self.hashed > len(content):
-            return sha256(content).digest()
-        state = self.state.copy()
-        state.update(content[self.hashed :])
-        digest: bytes = state.digest()
-        return digest
+        """Returns the digest of `content`, the part of the bundle before its signatures."""
+        return self.hasher.digest(len(content))
 
 
 def read(path: Path) -> BundleContent:
@@ -48,11 +42,11 @@ def read(path: Path) -> BundleContent:
         size = os.fstat(file.fileno()).st_size
         shift = -_largest_attachment(file, size) % ALIGNMENT
         whole = memoryview(_allocate(shift + size))[shift : shift + size]
-        state, done, last = sha256(), 0, max(size - _TAIL, 0)
+        hasher, done = BundleHasher(whole), 0
         while done < size and (count := file.readinto(whole[done : done + _CHUNK])):
-            state.update(whole[min(done, last) : min(done + count, last)])
             done += count
-        return BundleContent(whole[:done], state, min(done, last))
+            hasher.advance(min(done, size - _TAIL))
+        return BundleContent(whole[:done], hasher)
 
 
 def _largest_attachment(file: IO[bytes], size: int) -> int:

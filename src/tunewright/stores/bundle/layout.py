@@ -5,9 +5,11 @@
 All numbers are little-endian. `digests` are the digests of the keys in ascending order, `places` the offset, length and
 checksum of the body of each, `kin` the prefixes of related keys with the number of the record, sorted. `names`, `spots`
 and `blobs` are the same for attachments, by the SHA-256 of their contents. The trailer is a public key and a signature
-of the SHA-256 of everything before it, or zeros. With several signatures there are several trailers, and a last one
-that says how many. Nothing is compressed, so nothing can expand; nothing has a path, so
-nothing can be written elsewhere.
+of the digest of everything before it (`digests.py`), or zeros. With several signatures there are several trailers, and
+a last one that says how many. Nothing is compressed, so nothing can expand; nothing has a path, so nothing can be
+written elsewhere.
+
+Layout 2 has the same sections as layout 1, and a digest that is faster where `blobs` is long.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 from tunewright.errors import BundleError
 
-MAGIC, VERSION = b"TWBUNDLE", 1
+MAGIC, VERSION = b"TWBUNDLE", 2
 SECTIONS = ("manifest", "digests", "places", "kin", "bodies", "names", "spots", "blobs")
 _START = struct.Struct("<8sQ")
 _SECTION = struct.Struct("<QQ")
@@ -30,6 +32,8 @@ HEADER = _START.size + len(SECTIONS) * _SECTION.size
 DIGEST, TRAILER = 32, 96
 MAX_SIGNATURES = 16
 MAX_MANIFEST_BYTES, MAX_BYTES = 1 << 20, 1 << 32
+LARGE = 1 << 24
+"""With so many bytes of attachments a bundle has layout 2; a smaller one needs no package to compute its digest."""
 
 
 class BundleRecord(NamedTuple):
@@ -65,7 +69,8 @@ def pack(manifest: bytes, records: Sequence[BundleRecord], blobs: Mapping[bytes,
     for name in SECTIONS:
         table += _SECTION.pack(offset, len(sections[name]))
         offset += len(sections[name])
-    return b"".join([_START.pack(MAGIC, VERSION), table, *(sections[name] for name in SECTIONS)])
+    version = VERSION if len(contents) >= LARGE else 1
+    return b"".join([_START.pack(MAGIC, version), table, *(sections[name] for name in SECTIONS)])
 
 
 def _concatenate(items: Sequence[tuple[bytes, int]]) -> tuple[bytes, bytes]:
@@ -75,6 +80,14 @@ def _concatenate(items: Sequence[tuple[bytes, int]]) -> tuple[bytes, bytes]:
         places.append(_PLACE.pack(offset, len(item), crc))
         offset += len(item)
     return b"".join(places), b"".join(item for item, _ in items)
+
+
+def find_blobs(start: memoryview) -> int | None:
+    """Returns where attachments begin in a bundle of layout 2 that begins with `start`; None in any other bundle."""
+    if len(start) < HEADER or _START.unpack_from(start) != (MAGIC, VERSION):
+        return None
+    offset, _ = _SECTION.unpack_from(start, HEADER - _SECTION.size)
+    return max(int(offset), HEADER)
 
 
 def find_largest_blob(part: Callable[[int, int], bytes]) -> int:
@@ -102,8 +115,10 @@ class BundleReader:
         magic, version = _START.unpack_from(content)
         if magic != MAGIC:
             raise BundleError("it is not a bundle")
-        if version != VERSION:
-            raise BundleError(f"it is a bundle of layout {version}, this version reads {VERSION}")
+        if not 1 <= version <= VERSION:
+            raise BundleError(
+                f"it is a bundle of layout {version}, this version reads up to {VERSION}; update Tunewright"
+            )
         offset = HEADER
         self._sections: dict[str, memoryview] = {}
         for number, name in enumerate(SECTIONS):

@@ -10,7 +10,6 @@ import ctypes
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import msgspec
 import torch
 
 from tunewright.errors import BackendError
+from tunewright.stores import fast_digest
 from tunewright.torch.inductor.adapter import hook
 
 ALIGNMENT = 64
@@ -146,8 +146,8 @@ def hash_tensors(tensors: Mapping[str, torch.Tensor]) -> str:
 
 
 def hash_pieces(pieces: Iterable[bytes | memoryview]) -> str:
-    """Returns a digest of what these pieces make together; SHA-256, which processors have instructions for."""
-    hasher = sha256()
+    """Returns a digest of what these pieces make together."""
+    hasher = fast_digest.new_fastest()
     for piece in pieces:
         hasher.update(piece)
     return hasher.hexdigest()
