@@ -12,7 +12,7 @@ from litestar import HttpMethod, get, put, route
 from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 
-from tunewright.errors import BundleError
+from tunewright.errors import BundleError, PluginError
 from tunewright.service.context import RequestContext
 from tunewright.service.lookups import require_digest
 from tunewright.service.openapi import BytesOperation
@@ -129,6 +129,8 @@ def _store_bundle(context: RequestContext, digest: str, body: bytes) -> BundleLi
         listing = BundleListing(digest, len(body), signer, open_bundle(digest, body, signer).manifest)
     except BundleError as error:
         raise HTTPException(status_code=400, detail=str(error)) from error
+    except PluginError as error:
+        raise HTTPException(status_code=501, detail=str(error)) from error
     context.storage.primary.keep(BUNDLE_NAMESPACE, digest, body, replace=False)
     context.storage.primary.keep(LISTING_NAMESPACE, digest, serialization.encode(listing), replace=False)
     return listing

@@ -11,10 +11,11 @@ from tunewright.errors import BundleError
 from tunewright.shipping.registry import MANIFEST_TYPE, Access, Descriptor, OciManifest, OciRegistry, Reference
 from tunewright.stores import files
 from tunewright.stores.bundle import digests
+from tunewright.stores.bundle.content import BundleContent
 from tunewright.stores.bundle.layout import MAX_BYTES
 from tunewright.stores.bundle.signers import MAX_BYTES as MAX_LIST_BYTES
 from tunewright.stores.bundle.signers import read_signers
-from tunewright.stores.bundle.store import BundleStore, Manifest, verify_bundle
+from tunewright.stores.bundle.store import BundleStore, Manifest, verify_content
 from tunewright.stores.bundle.transfer import SECONDS, HttpTransfer
 
 BUNDLE_TYPE = "application/vnd.tunewright.bundle.v1"
@@ -51,7 +52,7 @@ def push(
     if reference.digest:
         raise BundleError(f"{reference}: a digest cannot be chosen; push to a tag, as oci://HOST/REPO:TAG")
     body = files.read_bounded(path, MAX_BYTES)
-    manifest = own_manifest(path)
+    manifest = _read_manifest(path, body)
     if signers is not None:
         read_signers(signers)
     contents = [(BUNDLE_TYPE, body)]
@@ -94,10 +95,15 @@ def fetch(
 
 def own_manifest(path: Path) -> Manifest:
     """Returns the manifest of a bundle of ours, trusted because it is here."""
+    return _read_manifest(path, files.read_bounded(path, MAX_BYTES))
+
+
+def _read_manifest(path: Path, body: bytes) -> Manifest:
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
-    content, _ = signing.split_trailers(memoryview(files.read_bounded(path, MAX_BYTES)))
-    return BundleStore(verify_bundle(path, pin=digests.digest(content).hex())).manifest
+    content, _ = signing.split_trailers(memoryview(body))
+    pin = digests.digest(content).hex()
+    return BundleStore(verify_content(path, BundleContent.of(body), pin=pin)).manifest
 
 
 def _describe(kind: str, content: bytes) -> Descriptor:

@@ -12,7 +12,7 @@ from tunewright.model.decision import Decision
 from tunewright.stores import choice_digest, files, serialization
 from tunewright.stores.artifacts import ArtifactLabel
 from tunewright.stores.bundle import digests
-from tunewright.stores.bundle.layout import MAX_BYTES, BundleRecord, pack
+from tunewright.stores.bundle.layout import MAX_BYTES, BundleReader, BundleRecord, pack
 from tunewright.stores.bundle.store import AttachmentEntry, Manifest
 from tunewright.stores.records import checksum, related_prefix
 from tunewright.version import __version__
@@ -94,6 +94,7 @@ def add_signature(path: Path, key: Any) -> str:
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
     content, trailers = signing.split_trailers(memoryview(files.read_bounded(path, MAX_BYTES)))
+    BundleReader(content)  # only what is a bundle is signed as one
     digest = digests.digest(content)
     for trailer in trailers:
         signing.verify_signer(trailer, digest)

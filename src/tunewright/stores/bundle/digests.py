@@ -28,7 +28,8 @@ class BundleHasher:
             self._hash(end)
 
     def digest(self, length: int) -> bytes:
-        """Returns the digest of the first `length` bytes."""
+        """Returns the digest of the first `length` bytes; raises BundleError if they are of no known layout."""
+        layout.check_header(self._whole[:length])
         hasher = BundleHasher(self._whole)
         if self._done <= length:
             hasher._done, hasher._blobs, hasher._plain = self._done, self._blobs, self._plain.copy()
@@ -49,5 +50,5 @@ class BundleHasher:
 
 
 def digest(content: bytes | memoryview) -> bytes:
-    """Returns the digest of a bundle without its signatures."""
+    """Returns the digest of a bundle without its signatures; raises BundleError if it is of no known layout."""
     return BundleHasher(memoryview(content)).digest(len(content))

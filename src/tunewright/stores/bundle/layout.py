@@ -23,6 +23,8 @@ from typing import NamedTuple
 from tunewright.errors import BundleError
 
 MAGIC, VERSION = b"TWBUNDLE", 2
+FAST_DIGEST = 2
+"""The first layout of which attachments are hashed by BLAKE3."""
 SECTIONS = ("manifest", "digests", "places", "kin", "bodies", "names", "spots", "blobs")
 _START = struct.Struct("<8sQ")
 _SECTION = struct.Struct("<QQ")
@@ -69,7 +71,7 @@ def pack(manifest: bytes, records: Sequence[BundleRecord], blobs: Mapping[bytes,
     for name in SECTIONS:
         table += _SECTION.pack(offset, len(sections[name]))
         offset += len(sections[name])
-    version = VERSION if len(contents) >= LARGE else 1
+    version = FAST_DIGEST if len(contents) >= LARGE else 1
     return b"".join([_START.pack(MAGIC, version), table, *(sections[name] for name in SECTIONS)])
 
 
@@ -82,9 +84,21 @@ def _concatenate(items: Sequence[tuple[bytes, int]]) -> tuple[bytes, bytes]:
     return b"".join(places), b"".join(item for item, _ in items)
 
 
+def check_header(content: memoryview) -> None:
+    """Raises BundleError unless `content` begins as a bundle does, in a layout that is known."""
+    if len(content) < HEADER:
+        raise BundleError("it is too short to be a bundle")
+    magic, version = _START.unpack_from(content)
+    if magic != MAGIC:
+        raise BundleError("it is not a bundle")
+    if not 1 <= version <= VERSION:
+        message = f"it is a bundle of layout {version}, this version reads up to {VERSION}; update Tunewright"
+        raise BundleError(message)
+
+
 def find_blobs(start: memoryview) -> int | None:
-    """Returns where attachments begin in a bundle of layout 2 that begins with `start`; None in any other bundle."""
-    if len(start) < HEADER or _START.unpack_from(start) != (MAGIC, VERSION):
+    """Returns where attachments begin that BLAKE3 hashes, in a bundle that begins with `start`; None: nowhere."""
+    if len(start) < HEADER or _START.unpack_from(start) != (MAGIC, FAST_DIGEST):
         return None
     offset, _ = _SECTION.unpack_from(start, HEADER - _SECTION.size)
     return max(int(offset), HEADER)
@@ -110,15 +124,7 @@ class BundleReader:
 
     def __init__(self, content: memoryview) -> None:
         self._content = content
-        if len(content) < HEADER:
-            raise BundleError("it is too short to be a bundle")
-        magic, version = _START.unpack_from(content)
-        if magic != MAGIC:
-            raise BundleError("it is not a bundle")
-        if not 1 <= version <= VERSION:
-            raise BundleError(
-                f"it is a bundle of layout {version}, this version reads up to {VERSION}; update Tunewright"
-            )
+        check_header(content)
         offset = HEADER
         self._sections: dict[str, memoryview] = {}
         for number, name in enumerate(SECTIONS):
