@@ -6,7 +6,7 @@ import pytest
 from tunewright import Config, Knob, Space
 from tunewright.model.trial import Timing, Trial
 from tunewright.strategies.bayes import LEAST_AFTER, Bayes, BayesOptions
-from tunewright.strategies.tree_model import FIRST_USE, FULL_USE, MAX_PREDICTED, TreeModel
+from tunewright.strategies.tree_model import FIRST_USE, FULL_USE, MAX_PREDICTED, Prediction, TreeModel
 
 SPACE = Space(Knob("a", [1, 2, 4, 8, 16]), Knob("b", [1, 2, 3, 4, 5, 6]), Knob("c", ["x", "y", "z"]))
 SMOOTH = Space(Knob("a", range(1, 13)), Knob("b", range(1, 13)))
@@ -34,7 +34,7 @@ def _fitted(trials: int) -> TreeModel:
 def test_trees_count_only_when_there_are_enough_trials() -> None:
     scores, points = np.zeros(5), np.random.default_rng(2).random((5, 3))
     few, some = _fitted(FIRST_USE), _fitted((FIRST_USE + FULL_USE) // 2)
-    assert (few.weight, some.weight) == (0.0, 0.25)
+    assert (few.weight, some.weight) == (few.weight_of_mean, some.weight_of_mean) == (0.0, 0.25)
     assert few.combine(scores, points, 0.0) is scores
     assert not np.array_equal(some.combine(scores, points, 0.0), scores)
 
@@ -49,12 +49,38 @@ def test_of_many_candidates_the_trees_predict_the_best_and_some_others() -> None
 
 def test_whoever_predicted_better_counts_more() -> None:
     model = _fitted(FULL_USE)
-    assert model.weight == 0.5
+    right, wrong = Prediction(0.1, 0.3), Prediction(1.0, 0.3)
+    assert model.weight == model.weight_of_mean == 0.5
     for _ in range(10):
-        model.compare(1.0, 0.1, 0.0)
-    assert model.weight > 0.6
+        model.compare(wrong, right, 0.0, 0.1)
+    assert min(model.weight, model.weight_of_mean) > 0.6
     for _ in range(40):
-        model.compare(0.1, 1.0, 0.0)
+        model.compare(right, wrong, 0.0, 0.1)
+    assert max(model.weight, model.weight_of_mean) < 0.1
+
+
+def test_of_two_that_are_right_the_one_that_is_surer_decides_about_improvement() -> None:
+    model = _fitted(FULL_USE)
+    for _ in range(20):
+        model.compare(Prediction(0.01, 0.02), Prediction(0.01, 0.5), 0.0, 0.01)
+    assert model.weight < 0.001
+    assert model.weight_of_mean == pytest.approx(0.5)
+    scores = np.full(5, -30.0)
+    assert model.combine(scores, np.random.default_rng(2).random((5, 3)), 0.0) is scores
+
+
+def test_who_is_sure_and_wrong_counts_less_than_who_is_vague() -> None:
+    model = _fitted(FULL_USE)
+    for _ in range(20):
+        model.compare(Prediction(1.0, 0.02), Prediction(1.0, 0.5), 0.0, 0.01)
+    assert model.weight > 0.9
+
+
+def test_one_surprise_does_not_decide_alone() -> None:
+    model = _fitted(FULL_USE)
+    for _ in range(20):
+        model.compare(Prediction(0.0, 0.05), Prediction(0.0, 0.5), 0.0, 0.01)
+    model.compare(Prediction(5.0, 0.05), Prediction(0.0, 0.5), 0.0, 0.01)
     assert model.weight < 0.1
 
 

@@ -19,7 +19,7 @@ from tunewright.strategies.candidates import SAMPLE_SIZE, Rows, candidates_for
 from tunewright.strategies.encoding import Encoding
 from tunewright.strategies.neighborhood import cost
 from tunewright.strategies.surrogate import Surrogate, log_improvement
-from tunewright.strategies.tree_model import TreeModel
+from tunewright.strategies.tree_model import Prediction, TreeModel
 
 REFIT_AT = (3, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 130, 165, 210, 270, 340, 430, 540)
 """Numbers of trials at which hyperparameters are refitted."""
@@ -121,8 +121,8 @@ class Bayes:
         self._fitted = 0
         self._mean = mean or PowerOfTwoMean(self._encoding, self._options.slope)
         self._trees = TreeModel() if self._options.trees else None
-        self._expected: dict[Config, tuple[float, float]] = {}
-        self._to_compare: list[tuple[int, tuple[float, float]]] = []
+        self._expected: dict[Config, tuple[Prediction, Prediction]] = {}
+        self._to_compare: list[tuple[int, tuple[Prediction, Prediction]]] = []
 
     def ask(self, count: int) -> Sequence[Config]:
         """Returns up to `count` new configs."""
@@ -138,8 +138,10 @@ class Bayes:
         row = self._choose(rows, move)
         config = self._space.at(row.tolist())
         if self._trees and self._trees.is_fitted:
-            process, trees = self._predictions(row[None])
-            self._expected[config] = float(process[0]), float(trees[0])
+            mean, spread = self._predict(row[None], self._options.uncertainty_scale)
+            tree_mean, tree_spread = self._trees.predict(self._encoding.points(row[None]))
+            process = Prediction(float(mean[0]), float(spread[0]))
+            self._expected[config] = process, Prediction(float(tree_mean[0]), float(tree_spread[0]))
         self.claim(config)
         return config
 
@@ -189,24 +191,21 @@ class Bayes:
         return np.asarray(rows[int(scores.argmax())])
 
     def _scores(self, rows: Rows, best: float, uncertainty_scale: float) -> NDArray[np.float64]:
-        mean, spread = self._model.predict(self._encoding.points(rows))
-        return log_improvement(
-            mean + self._mean.at(rows), spread * self._mean.uncertainty_scale * uncertainty_scale, best
-        )
+        return log_improvement(*self._predict(rows, uncertainty_scale), best)
 
-    def _predictions(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns the values that the process and the trees predict; those of the process twice without trees."""
-        points = self._encoding.points(rows)
-        process = self._model.predict_mean(points) + self._mean.at(rows)
-        if self._trees is None or not self._trees.is_fitted:
-            return process, process
-        return process, self._trees.forest.predict(points)[0]
+    def _predict(self, rows: Rows, uncertainty_scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns mean and standard deviation of the process."""
+        mean, spread = self._model.predict(self._encoding.points(rows))
+        return mean + self._mean.at(rows), spread * self._mean.uncertainty_scale * uncertainty_scale
 
     def _expected_values(self, rows: Rows) -> NDArray[np.float64]:
         """Returns the values that both models expect, each counting as much as it deserves."""
-        process, trees = self._predictions(rows)
-        weight = self._trees.weight if self._trees else 0.0
-        return np.asarray((1 - weight) * process + weight * trees)
+        points = self._encoding.points(rows)
+        process = self._model.predict_mean(points) + self._mean.at(rows)
+        if self._trees is None or not self._trees.is_fitted:
+            return np.asarray(process)
+        weight = self._trees.weight_of_mean
+        return np.asarray((1 - weight) * process + weight * self._trees.predict(points)[0])
 
     def _climb(self, rows: Rows, scores: NDArray[np.float64], best: float) -> tuple[Rows, NDArray[np.float64]]:
         """Adds rows by hill-climbing from the best of a sample that covers only part of the space."""
@@ -234,7 +233,7 @@ class Bayes:
         if self._trees:
             for index, expected in self._to_compare:
                 if len(place := np.flatnonzero(selected == index)):
-                    self._trees.compare(*expected, float(values[place[0]]))
+                    self._trees.compare(*expected, float(values[place[0]]), self._model.noise)
             self._to_compare.clear()
             self._trees.learn(points, values)
         values = values - self._mean.at(rows)

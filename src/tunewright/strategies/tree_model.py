@@ -1,8 +1,8 @@
-"""Randomized trees beside a Gaussian process: each counts as much as its latest predictions were right."""
+"""Randomized trees beside a Gaussian process: each counts as much as its latest predictions deserve."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from tunewright.strategies.surrogate import log_improvement
 Array = NDArray[np.float64]
 
 MEMORY = 0.92
-"""How much of the mean squared error is kept when a prediction is compared with its trial."""
+"""How much of what is known about both is kept when predictions are compared with their trial."""
 
 SHARPNESS = 3.0
 """How strongly the ratio of the errors counts: 1 means that weights are inverse to squared errors."""
@@ -23,6 +23,12 @@ REFIT_RATIO = 1.04
 
 SPREAD_SCALE = 1.5
 """Factor on the spread of the trees, which see the same trials and agree too much."""
+
+MIN_WEIGHT = 1e-3
+"""With less than that the trees are not asked."""
+
+MAX_SURPRISE = 4.0
+"""Errors of so many standard deviations and more count the same: a single one must not decide alone."""
 
 FIRST_FIT, FIRST_USE, FULL_USE = 24, 40, 80
 """Numbers of trials: the trees are fitted and compared, they begin to count, and they count as much as they deserve.
@@ -34,15 +40,27 @@ MAX_PREDICTED = 1024
 """Candidates that the trees predict at once."""
 
 
+class Prediction(NamedTuple):
+    """What a model expects of a trial, and the standard deviation of that."""
+
+    mean: float
+    spread: float
+
+
 class TreeModel:
-    """The trees, and how much they count."""
+    """The trees, and how much they count.
+
+    In expected times a model counts by its squared errors. In the expected improvement it counts by how probable it
+    said that the trials were: a model that is vague always sees a chance to improve, and would decide alone where the
+    other one is right and sure.
+    """
 
     def __init__(self) -> None:
         # Always the same: a search with trees and one without them agree until the trees count.
         self._rng = np.random.default_rng(0)
         self.forest = Forest(self._rng, trees=24, levels=8)
         self._fitted = 0
-        self._errors = np.ones(2)
+        self._errors, self._evidence = np.ones(2), np.zeros(2)
 
     def learn(self, points: NDArray[Any], values: Array) -> None:
         """Fits the trees if there are enough new trials."""
@@ -50,10 +68,19 @@ class TreeModel:
             self._fitted = len(values)
             self.forest.fit(points, values)
 
-    def compare(self, process: float, trees: float, value: float) -> None:
+    def predict(self, points: NDArray[Any]) -> tuple[Array, Array]:
+        """Returns mean and standard deviation at `points`."""
+        mean, spread = self.forest.predict(points)
+        return mean, SPREAD_SCALE * spread
+
+    def compare(self, process: Prediction, trees: Prediction, value: float, noise: float) -> None:
         """Takes in the value of a trial for which the process and the trees predicted something."""
-        errors = np.minimum(np.square([process - value, trees - value]), 4.0)
-        self._errors = MEMORY * self._errors + (1 - MEMORY) * errors
+        means, spreads = np.array([process, trees]).T
+        squares = np.square(means - value)
+        variances = np.square(spreads) + noise**2 + 1e-4
+        log_densities = -0.5 * (np.minimum(squares / variances, MAX_SURPRISE**2) + np.log(variances))
+        self._evidence = MEMORY * self._evidence + log_densities
+        self._errors = MEMORY * self._errors + (1 - MEMORY) * np.minimum(squares, 4.0)
 
     @property
     def is_fitted(self) -> bool:
@@ -61,11 +88,20 @@ class TreeModel:
         return self._fitted > 0
 
     @property
-    def weight(self) -> float:
-        """The weight of the trees, from 0 to 1."""
+    def weight_of_mean(self) -> float:
+        """The weight of the trees in expected times, from 0 to 1."""
         process, trees = (self._errors + 1e-3) ** SHARPNESS
-        share = min(1.0, max(0.0, (self._fitted - FIRST_USE) / (FULL_USE - FIRST_USE)))
-        return float(share * process / (process + trees))
+        return float(self._readiness * process / (process + trees))
+
+    @property
+    def weight(self) -> float:
+        """The weight of the trees in the expected improvement, from 0 to 1."""
+        process, trees = np.exp(self._evidence - self._evidence.max())
+        return float(self._readiness * trees / (process + trees))
+
+    @property
+    def _readiness(self) -> float:
+        return min(1.0, max(0.0, (self._fitted - FIRST_USE) / (FULL_USE - FIRST_USE)))
 
     def combine(self, scores: Array, points: NDArray[Any], best: float) -> Array:
         """Returns the log of the expected improvement by both models, from that by the process.
@@ -73,12 +109,11 @@ class TreeModel:
         This is the improvement expected of their mixture, in which disagreement is uncertainty.
         """
         weight = self.weight
-        if weight == 0:
+        if weight < MIN_WEIGHT:
             return scores
         mixed = np.log1p(-weight) + scores
         chosen = self._screen(scores)
-        mean, spread = self.forest.predict(points[chosen])
-        own = log_improvement(mean, SPREAD_SCALE * spread, best)
+        own = log_improvement(*self.predict(points[chosen]), best)
         mixed[chosen] = np.logaddexp(mixed[chosen], np.log(weight) + own)
         return np.asarray(mixed)
 
