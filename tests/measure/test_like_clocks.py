@@ -9,7 +9,7 @@ import numpy as np
 
 import tunewright as tw
 from tunewright.measure.case_check import CaseCheck
-from tunewright.measure.evaluator import Evaluator
+from tunewright.measure.evaluator import Evaluator, EvaluatorOptions
 from tunewright.measure.race import RaceOptions
 from tunewright.model.trial import Incumbent, Stage, TrialRequest
 from tunewright.spaces.config import Config
@@ -42,6 +42,14 @@ def test_a_race_ends_by_itself_before_its_process_is_ended(tmp_path) -> None:
     options = RaceOptions(rounds=10_000, seconds=600.0, fixed=True, until=time.time() + 1.0)
     race = evaluator_of(0.03, tmp_path).race([COMPUTES, WAITS], options)
     assert all(standing.samples for standing in race.standings)
+
+
+def test_a_race_that_takes_longer_than_usual_ends_with_the_budget_all_the_same(tmp_path) -> None:
+    evaluator, began = evaluator_of(0.03, tmp_path), time.time()
+    evaluator.options = EvaluatorOptions(time_factor=10.0)
+    race = evaluator.race([COMPUTES, WAITS], RaceOptions(rounds=10_000, seconds=600.0, span=600.0, until=began + 1.0))
+    assert all(standing.samples for standing in race.standings)
+    assert time.time() - began < 5.0  # ten times as long would be nine
 
 
 def test_slow_finalists_that_compute_are_raced_by_their_cpu_time(tmp_path) -> None:

@@ -232,10 +232,12 @@ class Evaluator:
             samples.append(sampler())
         return Timing(tuple(samples), use_same_clock(sampler.candidate.timers))
 
-    def _race_options(self, usual: race.RaceOptions, clock: str) -> race.RaceOptions:
-        """Returns the options for a clock: by the wall clock, gross losers run more rounds."""
+    def _race_options(self, usual: race.RaceOptions, clock: str, check_seconds: float = 0.0) -> race.RaceOptions:
+        """Returns the options for a clock, within the limit: by the wall clock, gross losers run more rounds."""
         factor, gross = self.options.time_factor, WALL_ROUNDS if clock == "wall" else usual.gross
-        return msgspec.structs.replace(usual, seconds=factor * usual.seconds, span=factor * usual.span, gross=gross)
+        left = max(0.0, usual.until - time.time() - check_seconds) if usual.until else inf
+        seconds, span = (min(left, factor * seconds) for seconds in (usual.seconds, usual.span))
+        return msgspec.structs.replace(usual, seconds=seconds, span=span, gross=gross)
 
     def _build_incumbent(self, request: TrialRequest) -> _Incumbent | None:
         """Returns the incumbent, built; it is reused while it stays the incumbent."""
@@ -272,9 +274,6 @@ class Evaluator:
             monitor = ConditionsMonitor()
             launches = [candidate.launch_seconds for candidate in finalists.candidates]
             slowest = max(launches, default=0.0)
-            if options.until:  # what this process took to start is gone; a last check of each is to come
-                left = options.until - time.time() - slowest - sum(launches)
-                options = msgspec.structs.replace(options, seconds=min(options.seconds, left))
             hurried = finalists.hurried
             schedule = self._hurried_schedule(slowest, new_draw()) if hurried else self._schedule(always_new=True)
             while finalists.numbers:
@@ -283,7 +282,7 @@ class Evaluator:
                 try:
                     result = race.run_race(
                         [naming(number, sampler) for number, sampler in samplers.items()],
-                        self._race_options(options, clock),
+                        self._race_options(options, clock, slowest + sum(launches)),
                         protected=[finalists.numbers.index(i) for i in protected if i in finalists.numbers],
                     )
                     for standing, (number, sampler) in zip(result.standings, samplers.items(), strict=True):
