@@ -229,7 +229,7 @@ def test_only_what_is_a_bundle_is_signed_as_one(tmp_path, content):
     signing.generate_key(tmp_path / "key")
     path = tmp_path / "a.bundle"
     path.write_bytes(content.ljust(1_000, b"\0"))
-    with pytest.raises(BundleError):
+    with pytest.raises(BundleError, match=r"a\.bundle is not signed: .*; make it with"):
         build.add_signature(path, signing.load_private_key(tmp_path / "key"))
     assert path.read_bytes() == content.ljust(1_000, b"\0")
 

@@ -11,11 +11,10 @@ from tunewright.errors import BundleError
 from tunewright.shipping.registry import MANIFEST_TYPE, Access, Descriptor, OciManifest, OciRegistry, Reference
 from tunewright.stores import files
 from tunewright.stores.bundle import digests
-from tunewright.stores.bundle.content import BundleContent
 from tunewright.stores.bundle.layout import MAX_BYTES
 from tunewright.stores.bundle.signers import MAX_BYTES as MAX_LIST_BYTES
 from tunewright.stores.bundle.signers import read_signers
-from tunewright.stores.bundle.store import BundleStore, Manifest, verify_content
+from tunewright.stores.bundle.store import BundleStore, Manifest, VerifiedBundle
 from tunewright.stores.bundle.transfer import SECONDS, HttpTransfer
 
 BUNDLE_TYPE = "application/vnd.tunewright.bundle.v1"
@@ -101,9 +100,11 @@ def own_manifest(path: Path) -> Manifest:
 def _read_manifest(path: Path, body: bytes) -> Manifest:
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
-    content, _ = signing.split_trailers(memoryview(body))
-    pin = digests.digest(content).hex()
-    return BundleStore(verify_content(path, BundleContent.of(body), pin=pin)).manifest
+    try:
+        content, _ = signing.split_trailers(memoryview(body))
+        return BundleStore(VerifiedBundle(path, content, digests.digest(content).hex(), None)).manifest
+    except BundleError as error:
+        raise BundleError(f"{path}: {error}; make it with `tunewright bundle build`") from error
 
 
 def _describe(kind: str, content: bytes) -> Descriptor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Protocol
 
+from tunewright.errors import PluginError
 from tunewright.ports.plugins import missing
 
 
@@ -36,7 +37,6 @@ def new_blake3() -> Hasher:
 def new_fastest() -> Hasher:
     """Returns a hasher of BLAKE3, or of SHA-256 where that is not installed: for digests that stay on this machine."""
     try:
-        from blake3 import blake3  # noqa: PLC0415 - as above
-    except ImportError:
+        return new_blake3()
+    except PluginError:
         return sha256()
-    return blake3()

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tunewright.errors import BundleError
 from tunewright.model.decision import Decision
 from tunewright.stores import choice_digest, files, serialization
 from tunewright.stores.artifacts import ArtifactLabel
@@ -93,8 +94,11 @@ def add_signature(path: Path, key: Any) -> str:
     """Adds a signature to the bundle at `path`, which keeps its digest, and returns that."""
     from tunewright.stores.bundle import signing  # noqa: PLC0415 - needs `cryptography`
 
-    content, trailers = signing.split_trailers(memoryview(files.read_bounded(path, MAX_BYTES)))
-    BundleReader(content)  # only what is a bundle is signed as one
+    try:
+        content, trailers = signing.split_trailers(memoryview(files.read_bounded(path, MAX_BYTES)))
+        BundleReader(content)  # only what is a bundle is signed as one
+    except BundleError as error:
+        raise BundleError(f"{path} is not signed: {error}; make it with `tunewright bundle build`") from error
     digest = digests.digest(content)
     for trailer in trailers:
         signing.verify_signer(trailer, digest)
