@@ -4,8 +4,10 @@
 
 Kinds are the kernels of the recordings in DIR and those of the project's own CPU spaces, whose times are drawn from the
 spread of each row. Every candidate setting is replayed on every space; its score on a kind is the mean of r25, r50,
-r100 and r200 over the kind's spaces and seeds. For each kind, the candidate with the best mean over the other kinds is
-written to `loko.json`, which `search.py --only loko` and `--only cpu` use; beside it the one that is best over all.
+r100 and r200 over the kind's spaces and seeds. For each kind, the candidate that is clearly ahead of the shipped
+settings on the other kinds is written to `loko.json`, which `search.py --only loko` and `--only cpu` use: its mean lead
+is more than two standard errors. If none is, the shipped settings are taken: the best of five that differ by nothing
+but noise is the luckiest, not the best.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +32,13 @@ from tunewright.replay.scores import TraceScore
 from tunewright.replay.tables import RecordingFile
 from tunewright.replay.workers import collect_traces
 
+SHIPPED = "as shipped"
+CLEAR = 2.0
+"""Standard errors by which another candidate must be ahead."""
+
 MIDDLE = {"near": 1.5, "far": 3.0}
 CANDIDATES: dict[str, dict[str, Any]] = {
-    "as shipped": {},
+    SHIPPED: {},
     "no trees": {"trees": False},
     "middle scales": MIDDLE,
     "surer": {"uncertainty_scale": 1.5},
@@ -62,10 +69,17 @@ def scored(origins: Sequence[RecordingFile], seeds: int, ledger: TraceLog, worke
     return {name: {kind: float(np.mean(s)) for kind, s in by.items()} for name, by in found.items()}
 
 
+def leads(scores: dict[str, dict[str, float]], name: str, without: str | None) -> tuple[float, float]:
+    """How far a candidate is ahead of the shipped settings over all kinds but one: the mean, and its standard error."""
+    ahead = [scores[name][kind] - score for kind, score in scores[SHIPPED].items() if kind != without]
+    return float(np.mean(ahead)), float(np.std(ahead, ddof=1) / np.sqrt(len(ahead))) if len(ahead) > 1 else inf
+
+
 def chosen(scores: dict[str, dict[str, float]], without: str | None) -> str:
-    """The candidate that is best on average over all kinds but one."""
-    kinds = [kind for kind in next(iter(scores.values())) if kind != without]
-    return max(scores, key=lambda name: np.mean([scores[name][kind] for kind in kinds]))
+    """The candidate that is farthest ahead on all kinds but one, of those that are clearly so; else what is shipped."""
+    found = {name: leads(scores, name, without) for name in scores}
+    ahead = [name for name, (lead, error) in found.items() if lead > CLEAR * error]
+    return max(ahead, key=lambda name: found[name], default=SHIPPED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = sorted(next(iter(scores.values())))
     picks = {kind: chosen(scores, kind if len(kinds) > 1 else None) for kind in kinds}
     report.figures |= {"scores": scores, "chosen": picks, "best_over_all": chosen(scores, None)}
+    said = {name: leads(scores, name, None) for name in scores if name != SHIPPED}
+    report.figures["leads"] = {name: {"mean": round(lead, 5), "error": round(e, 5)} for name, (lead, e) in said.items()}
+    report.lines += [f"{name}: {lead:+.4f} ({error:.4f}) against the shipped" for name, (lead, error) in said.items()]
     report.lines += [f"{kind}: {picks[kind]}, chosen without it" for kind in kinds]
     report.lines.append(f"over all: {chosen(scores, None)}")
     if not given.quick:

@@ -1,4 +1,4 @@
-"""Kernels in C that are recorded on many shapes: a product, a layer norm, a direct convolution, sums of rows."""
+"""Kernels in C that are recorded on many shapes: product, layer norm, convolution, sums of rows, transposes."""
 
 from __future__ import annotations
 
@@ -130,9 +130,43 @@ def bag_job(bags: int, items: int, cols: int) -> kinds.Job:
     return kinds.Job(bag, inputs, kinds.floats(bags, cols), bagged)
 
 
+# Few large matrices and many small ones, square, flat and tall.
+MATRICES = (
+    ((1, 1024, 1024), (1, 900, 1000)),
+    ((1, 64, 4096), (1, 50, 3001)),
+    ((1, 2048, 32), (1, 1999, 30)),
+    ((2, 512, 256), (2, 400, 250)),
+    ((4, 128, 512), (3, 100, 301)),
+    ((8, 64, 64), (7, 60, 50)),
+    ((16, 16, 256), (12, 9, 200)),
+    ((16, 256, 64), (10, 129, 40)),
+    ((32, 128, 16), (25, 100, 12)),
+    ((64, 32, 32), (48, 31, 23)),
+    ((256, 8, 32), (200, 5, 17)),
+    ((512, 16, 16), (300, 15, 9)),
+)
+SWAPPED = kinds.space(
+    {"TY": [16, 64], "TX": [16, 64], "MY": [1, 4, 8], "MX": [1, 4, 8], "ORDER": [0, 1], "REST": [0, 1]},
+    ["MY * MX > 1"],
+)
+
+
+def transposed(matrices: Array) -> Array:
+    return matrices.transpose(0, 2, 1)
+
+
+@tw.tune(SWAPPED, backend=kinds.backend("swapped", sizes="arguments"), reference=transposed)
+def swapped(matrices: tw.In("BATCH", "H", "W"), out: tw.Out("BATCH", "W", "H")): ...
+
+
+def swapped_job(batch: int, h: int, w: int) -> kinds.Job:
+    return kinds.Job(swapped, kinds.normal((batch, h, w)), kinds.floats(batch, w, h), transposed)
+
+
 KERNELS = {
     "gemm": Recorded("gemm", ("M", "N", "K"), [shape for pair in SHAPES for shape in pair], gemm_job),
     "layernorm": Recorded("layernorm", ("ROWS", "COLS"), [*((r, c) for r in ROWS for c in COLS), *ODD], layernorm_job),
     "direct": Recorded("direct", ("C", "K", "H", "W"), [shape for pair in PICTURES for shape in pair], direct_job),
     "bag": Recorded("bag", ("BAGS", "ITEMS", "COLS"), [shape for pair in BAGS for shape in pair], bag_job),
+    "swapped": Recorded("swapped", ("BATCH", "H", "W"), [one for pair in MATRICES for one in pair], swapped_job),
 }

@@ -60,7 +60,7 @@ class Uncertainty:
 def shapes_to_tune(table: ShapeTable, count: int = 1, features: Features | None = None) -> list[int]:
     """Returns the shapes without trials whose tuning helps all shapes most, by their weights; the best first."""
     features = features or Features(len(table.names), table.configs)
-    left = [shape for shape in range(len(table.shapes)) if shape not in table.tuned]
+    left = np.flatnonzero(np.isnan(table.seconds).all(axis=1)).tolist()
     uncertainty, chosen = _uncertainty(table, features), list[int]()
     while left and len(chosen) < count:
         remaining = uncertainty.left_after(left, table.weights)
