@@ -18,9 +18,9 @@ from tunewright.shapes.features import Features, TileGroup
 from tunewright.shapes.residuals import Residuals
 from tunewright.shapes.table import Floats, ShapeTable
 
-OWN_NOISE, NOISE = 1e-2, 5e-4
-"""The variance of the noise: of each trial, and more for each trial of a shape, in the mean, since errors agree within
-a shape, so more trials of it say little more."""
+NOISE = 5e-4
+"""The variance of the noise for each trial of a shape, in the mean: errors agree within a shape, so more trials of it
+say little more."""
 
 FIRST_VARIANCE, LEAST_VARIANCE = 1e-3, 1e-7
 """Of the weights, before they are learned, and of those that explain nothing."""
@@ -41,7 +41,7 @@ class AdditiveModel:
     def __init__(self, table: ShapeTable, features: Features) -> None:
         self.table, self.features = table, features
         equations = _equations(self.features, table)
-        self._noise = OWN_NOISE + NOISE * equations.count / len(table.tuned)
+        self._noise = NOISE * equations.count / len(table.tuned)
         scales, self.covariance, self._weights = self._learn(equations)
         self.error = max(equations.error(scales), 1e-6) if len(table.tuned) >= MIN_SHAPES else FIRST_ERROR
         self._residuals = Residuals(table.sizes[table.tuned], self._left_over())
