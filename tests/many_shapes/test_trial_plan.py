@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tunewright.shapes.joint_model import JointModel
-from tunewright.shapes.planning import DRAWN_SHAPES, EACH, FIRST_SHAPES, TrialPlan, Trials
+from tunewright.shapes.planning import EACH, FIRST_SHAPES, TrialPlan, Trials
 from tunewright.shapes.table import ShapeTable
 
 
@@ -16,38 +15,24 @@ def answered(plan: TrialPlan, table: ShapeTable, wanted: Trials) -> None:
         plan.seconds[place] = table.seconds[place]
 
 
-def test_each_of_the_first_shapes_gets_two_trials_and_then_a_predicted_one(modeled) -> None:
+def test_each_of_the_first_shapes_gets_a_few_trials_and_then_many_shapes_one(modeled) -> None:
     plan, seen = planned(modeled), []
-    for number in range(FIRST_SHAPES):
-        known, wanted = plan.table, plan.next()
+    for _ in range(FIRST_SHAPES):
+        wanted = plan.next()
         shapes, configs = zip(*wanted, strict=True)
         assert len(set(shapes)) == 1
         assert len(set(configs)) == EACH
         seen.append(shapes[0])
-        if number >= DRAWN_SHAPES:
-            predicted = JointModel(known).predict(known.shapes[shapes[0]])
-            others = [i for i in range(len(predicted)) if i != configs[0]]
-            assert configs[-1] == min(others, key=predicted.__getitem__), "the fastest that was not drawn"
         answered(plan, modeled, wanted)
     assert len(set(seen)) == FIRST_SHAPES
     assert len({shape for shape, _ in plan.next()}) > 1, "then a round of many shapes"
 
 
-def test_predicted_trials_find_good_configs_sooner_than_random_ones(modeled) -> None:
-    plan = planned(modeled)
-    while np.isfinite(plan.seconds).sum() < EACH * FIRST_SHAPES:
-        answered(plan, modeled, plan.next())
-    best = np.where(np.isnan(plan.seconds), np.inf, plan.seconds).argmin(axis=1)
-    found = [modeled.regret[i, best[i]] for i in np.flatnonzero(np.isfinite(plan.seconds).any(axis=1))]
-    by_luck = [np.sort(regret)[len(regret) // (EACH + 1)] for regret in modeled.regret]
-    assert np.median(found) < 0.5 * np.median(by_luck), "the least of as many drawn ones is near this quantile"
-
-
 def test_a_small_budget_gets_fewer_first_shapes_and_a_space_of_one_config_no_second_trial(modeled) -> None:
-    plan = planned(modeled, trials=12)
-    for _ in range(3):
+    plan = planned(modeled, trials=4 * EACH)
+    for _ in range(2):
         answered(plan, modeled, plan.next())
-    assert len(plan.next()) > EACH, "half of twelve trials are spent on first shapes"
+    assert len(plan.next()) > EACH, "half of the trials are spent on first shapes"
     single = replace(modeled, configs=modeled.configs[:1], seconds=modeled.seconds[:, :1])
     assert len(planned(single).next()) == 1
 
@@ -56,7 +41,7 @@ def test_what_fails_on_the_first_shapes_does_not_stop_the_plan(modeled) -> None:
     works = np.arange(len(modeled.configs)) % 3 == 0
     failing = replace(modeled, seconds=np.where(works, modeled.seconds, np.inf))
     plan = planned(failing)
-    for _ in range(FIRST_SHAPES + 8):
+    for _ in range(FIRST_SHAPES + 20):
         answered(plan, failing, plan.next())
     assert np.isfinite(plan.seconds).any(axis=1).all(), "each shape has a config that works"
 
