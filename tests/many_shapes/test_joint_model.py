@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -91,15 +92,13 @@ def test_trials_go_where_most_is_expected(modeled) -> None:
     tried = rng.random(modeled.seconds.shape) < 0.3
     tried[0] = False
     tried[1] = True
-    partial = ShapeTable(
-        modeled.names, modeled.shapes, modeled.configs, np.where(tried, modeled.seconds, np.nan), modeled.weights
-    )
-    model = JointModel(partial)
-    trials = trials_to_make(partial, 5, model)
+    known = replace(modeled, seconds=np.where(tried, modeled.seconds, np.nan))
+    model = JointModel(known)
+    trials = trials_to_make(known, 5, model)
     assert trials[0] == (0, model.best(modeled.shapes[0])), "a shape without any trial comes first"
     assert 1 not in [shape for shape, _ in trials], "all is known of it"
     assert not any(tried[shape, config] for shape, config in trials)
-    gains = [expected_gains(partial, model, shape).max() for shape, _ in trials[1:]]
+    gains = [expected_gains(known, model, shape).max() for shape, _ in trials[1:]]
     assert gains == sorted(gains, reverse=True)
 
 
@@ -118,6 +117,33 @@ def test_joint_trials_find_good_configs_of_all_shapes_in_few(modeled) -> None:
     regret = [modeled.regret[i, config] for i, config in enumerate(best)]
     assert np.isfinite(seconds).sum() == 5 * len(modeled.shapes)
     assert np.mean(regret) < 0.05
+
+
+def odd(table: ShapeTable) -> ShapeTable:
+    """The same, but on shapes with many rows configs differ by chance."""
+    chance = np.exp(np.random.default_rng(4).normal(0, 0.3, table.seconds.shape))
+    many = np.array([m >= 64 for m, _ in table.shapes])
+    return replace(table, seconds=np.where(many[:, None], chance, 1) * table.seconds)
+
+
+def partial(table: ShapeTable, share: float) -> ShapeTable:
+    """A random share of the trials."""
+    tried = np.random.default_rng(5).random(table.seconds.shape) < share
+    return replace(table, seconds=np.where(tried, table.seconds, np.nan))
+
+
+@pytest.mark.parametrize(("share", "ratio"), [(0.15, 2), (0.5, 4), (1.0, 4)])
+def test_a_model_knows_where_it_is_wrong(modeled, share, ratio) -> None:
+    model = JointModel(partial(odd(modeled), share))
+    assert model.error_near((64, 96)) > ratio * model.error_near((3, 96)), "it is right about few rows"
+    assert model.error_near((3, 96)) < model.error < model.error_near((64, 96))
+    assert model.error_near((10**6, 10**6)) == pytest.approx(model.error), "nothing was tried near it"
+
+
+def test_trials_go_where_a_model_is_wrong(modeled) -> None:
+    table = partial(odd(modeled), 0.5)
+    trials = trials_to_make(table, 16, JointModel(table))
+    assert sum(modeled.shapes[shape][0] >= 64 for shape, _ in trials) >= 6, "10 of 35 shapes are of this kind"
 
 
 def test_features_take_any_knob() -> None:
@@ -213,8 +239,8 @@ def test_equations_by_trials_and_by_features_agree(counts) -> None:
     rng = np.random.default_rng(0)
     shapes = [(rng.normal(size=(count, 20)), rng.normal(size=count)) for count in counts]
     scales = np.exp(rng.normal(size=20))
-    few, many = ByTrials(shapes, 8), ByFeatures(iter(shapes), 8)
+    few, many = ByTrials(shapes, 8), ByFeatures(shapes, 8)
     assert few.count == many.count == sum(counts)
     assert few.moment == pytest.approx(many.moment)
     assert few.covariance(scales) == pytest.approx(many.covariance(scales), abs=1e-9)
-    assert few.error(scales) == pytest.approx(many.error(scales))
+    assert few.errors(scales) == pytest.approx(many.errors(scales))

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tunewright.shapes.planning import EACH, FIRST_SHAPES, TrialPlan, Trials
+from tunewright.shapes.joint_model import JointModel
+from tunewright.shapes.planning import DRAWN_SHAPES, EACH, FIRST_SHAPES, TrialPlan, Trials
 from tunewright.shapes.table import ShapeTable
 
 
@@ -26,6 +27,19 @@ def test_each_of_the_first_shapes_gets_a_few_trials_and_then_many_shapes_one(mod
         answered(plan, modeled, wanted)
     assert len(set(seen)) == FIRST_SHAPES
     assert len({shape for shape, _ in plan.next()}) > 1, "then a round of many shapes"
+
+
+def test_after_some_shapes_one_of_the_first_configs_is_the_predicted_best(modeled) -> None:
+    plan, predicted = planned(modeled), 0
+    for number in range(FIRST_SHAPES):
+        known, wanted = plan.table, plan.next()
+        shape, last = wanted[-1]
+        if number >= DRAWN_SHAPES:
+            times = JointModel(known).predict(modeled.shapes[shape])
+            assert times[last] == np.delete(times, [config for _, config in wanted[:-1]]).min()
+            predicted += modeled.regret[shape, last] < 0.1
+        answered(plan, modeled, wanted)
+    assert predicted >= (FIRST_SHAPES - DRAWN_SHAPES) / 2, "it is often a good one"
 
 
 def test_a_small_budget_gets_fewer_first_shapes_and_a_space_of_one_config_no_second_trial(modeled) -> None:

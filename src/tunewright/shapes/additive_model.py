@@ -9,11 +9,12 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tunewright.shapes.equations import ByFeatures, ByTrials
+from tunewright.shapes.equations import ByFeatures, ByTrials, ShapeRows
 from tunewright.shapes.features import Features, TileGroup
 from tunewright.shapes.residuals import Residuals
 from tunewright.shapes.table import Floats, ShapeTable
@@ -28,8 +29,11 @@ FIRST_VARIANCE, LEAST_VARIANCE = 1e-3, 1e-7
 ROUNDS = 4
 """How often the variances of the weights are learned anew."""
 
-MIN_SHAPES, FIRST_ERROR = 4, 0.01
+MIN_SHAPES, FIRST_ERROR, LEAST_ERROR = 4, 0.01, 1e-6
 """With fewer tuned shapes, leaving one out says nothing: what is taken for the mean squared error then."""
+
+ERROR_DISTANCE, ERROR_PRIOR = 1.5, 4
+"""The distance over which errors agree, in doublings of sizes; for how many trials the mean error of all counts."""
 
 MAX_FOLDS = 8
 """Beyond so many shapes, several are left out at once."""
@@ -40,10 +44,14 @@ class AdditiveModel:
 
     def __init__(self, table: ShapeTable, features: Features) -> None:
         self.table, self.features = table, features
-        equations = _equations(self.features, table)
+        self._trials = CenteredTrials(features, table)
+        few = int(table.works[table.tuned].sum()) < features.count
+        equations = ByTrials(self._trials, MAX_FOLDS) if few else ByFeatures(self._trials, MAX_FOLDS)
         self._noise = NOISE * equations.count / len(table.tuned)
         scales, self.covariance, self._weights = self._learn(equations)
-        self.error = max(equations.error(scales), 1e-6) if len(table.tuned) >= MIN_SHAPES else FIRST_ERROR
+        enough = len(table.tuned) >= MIN_SHAPES
+        self._errors = equations.errors(scales) if enough else np.full(len(table.tuned), FIRST_ERROR)
+        self.error = max(float(self._errors.mean()), LEAST_ERROR)
         self._residuals = Residuals(table.sizes[table.tuned], self._left_over())
 
     def _learn(self, equations: ByTrials | ByFeatures) -> tuple[Floats, Floats, Floats]:
@@ -77,13 +85,20 @@ class AdditiveModel:
     def variance(self, sizes: Sequence[int]) -> Floats:
         """Returns how uncertain each prediction is, as a variance."""
         rows = self.centered(sizes)
-        return self.error * np.asarray(((rows @ self.covariance) * rows).sum(axis=1))
+        return self.error_near(sizes) * np.asarray(((rows @ self.covariance) * rows).sum(axis=1))
+
+    def error_near(self, sizes: Sequence[int]) -> float:
+        """Returns the mean squared error on tuned shapes near a shape: some are harder to predict than others."""
+        apart = np.log2(self.table.sizes[self.table.tuned] / np.array(sizes, dtype=np.float64))
+        contrasts = self.table.works[self.table.tuned].sum(axis=1) - 1
+        weights = contrasts * np.exp(-(apart**2).sum(axis=1) / (2 * ERROR_DISTANCE**2))
+        return float((ERROR_PRIOR * self.error + weights @ self._errors) / (ERROR_PRIOR + weights.sum()))
 
     def _left_over(self) -> Floats:
         """Returns the residuals by tuned shape and config; NaN where nothing was tried."""
         found = np.full((len(self.table.tuned), len(self.table.configs)), np.nan)
         for row, shape in zip(found, self.table.tuned, strict=True):
-            rows, times = _centered_trials(self.features, self.table, shape)
+            rows, times = self._trials.of(shape)
             row[self.table.works[shape]] = times - rows @ self._weights
         return found
 
@@ -93,15 +108,22 @@ def center(rows: Floats) -> Floats:
     return np.asarray(rows - rows.mean(axis=0))
 
 
-def _centered_trials(features: Features, table: ShapeTable, shape: int) -> tuple[Floats, Floats]:
-    """Returns the features and the logarithms of times of what was tried on a shape, relative to their means."""
-    tried = table.works[shape]
-    times = np.log(table.seconds[shape, tried])
-    return center(features.of(table.sizes[shape])[tried]), np.asarray(times - times.mean())
+@dataclass(frozen=True)
+class CenteredTrials:
+    """Features and logarithms of times of what was tried on each tuned shape, relative to their means.
 
+    They are made whenever they are gone through, since there may be too many to keep.
+    """
 
-def _equations(features: Features, table: ShapeTable) -> ByTrials | ByFeatures:
-    """Returns the equations of the trials of all shapes that are tuned."""
-    shapes = (_centered_trials(features, table, shape) for shape in table.tuned)
-    few = int(table.works[table.tuned].sum()) < features.count
-    return ByTrials(list(shapes), MAX_FOLDS) if few else ByFeatures(shapes, MAX_FOLDS)
+    features: Features
+    table: ShapeTable
+
+    def __iter__(self) -> Iterator[ShapeRows]:
+        return map(self.of, self.table.tuned)
+
+    def of(self, shape: int) -> ShapeRows:
+        """Returns those of a shape."""
+        tried = self.table.works[shape]
+        times = np.log(self.table.seconds[shape, tried])
+        rows = center(self.features.of(self.table.sizes[shape])[tried])
+        return rows, np.asarray(times - times.mean())

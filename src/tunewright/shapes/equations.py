@@ -6,7 +6,7 @@ second does not grow with trials.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
@@ -21,12 +21,13 @@ ShapeRows = tuple[Floats, Floats]
 class ByTrials:
     """All trials, and which of them are left out together to measure the error."""
 
-    def __init__(self, shapes: Sequence[ShapeRows], folds: int) -> None:
-        self.rows = np.concatenate([rows for rows, _ in shapes])
-        self.times = np.concatenate([times for _, times in shapes])
+    def __init__(self, shapes: Iterable[ShapeRows], folds: int) -> None:
+        rows, times = zip(*shapes, strict=True)
+        self.rows, self.times = np.concatenate(rows), np.concatenate(times)
         self.moment, self.count = self.rows.T @ self.times, len(self.times)
-        fold = np.repeat(np.arange(len(shapes)) % folds, [len(times) for _, times in shapes])
-        self._folds: list[Indices] = [np.flatnonzero(fold == number) for number in range(min(folds, len(shapes)))]
+        self._shape = np.repeat(np.arange(len(times)), [len(own) for own in times])
+        fold = self._shape % folds
+        self._folds: list[Indices] = [np.flatnonzero(fold == number) for number in range(min(folds, len(times)))]
 
     def covariance(self, scales: Floats) -> Floats:
         """Returns the covariance of the weights as a ratio to the noise; `scales` are their deviations before."""
@@ -35,13 +36,14 @@ class ByTrials:
         known = np.linalg.solve(inner, scaled) * scales
         return np.asarray(np.diag(scales**2) - known.T @ known)
 
-    def error(self, scales: Floats) -> float:
-        """Returns the mean squared error of folds, each predicted from the others."""
+    def errors(self, scales: Floats) -> Floats:
+        """Returns the mean squared error of each shape, predicted without the shapes of its fold."""
         scaled = self.rows * scales
         inverse = np.linalg.inv(scaled @ scaled.T + np.eye(self.count))
-        solved = inverse @ self.times
-        missed = [np.linalg.solve(inverse[np.ix_(fold, fold)], solved[fold]) for fold in self._folds]
-        return float(np.mean([np.mean(one**2) for one in missed]))
+        missed, solved = np.zeros(self.count), inverse @ self.times
+        for fold in self._folds:
+            missed[fold] = np.linalg.solve(inverse[np.ix_(fold, fold)], solved[fold])
+        return np.bincount(self._shape, missed**2) / np.bincount(self._shape)
 
 
 @dataclass(frozen=True)
@@ -50,24 +52,23 @@ class FoldSums:
 
     gram: Floats
     moment: Floats
-    square: float
     count: int
 
     @classmethod
     def of(cls, rows: Floats, times: Floats) -> FoldSums:
         """Returns the sums of the trials of a shape."""
-        return cls(rows.T @ rows, rows.T @ times, float(times @ times), len(times))
+        return cls(rows.T @ rows, rows.T @ times, len(times))
 
     def plus(self, other: FoldSums) -> FoldSums:
         """Returns the sums of both."""
-        square, count = self.square + other.square, self.count + other.count
-        return FoldSums(self.gram + other.gram, self.moment + other.moment, square, count)
+        return FoldSums(self.gram + other.gram, self.moment + other.moment, self.count + other.count)
 
 
 class ByFeatures:
-    """The sums over the trials of each fold; the trials themselves are not kept."""
+    """The sums over the trials of each fold; the trials themselves are not kept, but gone through twice."""
 
     def __init__(self, shapes: Iterable[ShapeRows], folds: int) -> None:
+        self._shapes = shapes
         self._folds: list[FoldSums] = []
         for number, (rows, times) in enumerate(shapes):
             sums = FoldSums.of(rows, times)
@@ -83,11 +84,11 @@ class ByFeatures:
         inner = np.linalg.inv(scales[:, None] * self._total.gram * scales + np.eye(len(scales)))
         return np.asarray(scales[:, None] * inner * scales)
 
-    def error(self, scales: Floats) -> float:
-        """Returns the mean squared error of folds, each predicted from the others."""
-        total, penalties, errors = self._total, np.diag(scales**-2), list[float]()
-        for part in self._folds:
-            weights = np.linalg.solve(total.gram - part.gram + penalties, total.moment - part.moment)
-            missed = part.square - 2 * weights @ part.moment + weights @ part.gram @ weights
-            errors.append(float(missed) / part.count)
-        return float(np.mean(errors))
+    def errors(self, scales: Floats) -> Floats:
+        """Returns the mean squared error of each shape, predicted without the shapes of its fold."""
+        total, penalties = self._total, np.diag(scales**-2)
+        weights = [
+            np.linalg.solve(total.gram - part.gram + penalties, total.moment - part.moment) for part in self._folds
+        ]
+        predicted = ((times, rows @ weights[n % len(weights)]) for n, (rows, times) in enumerate(self._shapes))
+        return np.array([np.mean((times - guess) ** 2) for times, guess in predicted])

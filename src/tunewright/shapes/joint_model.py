@@ -66,6 +66,10 @@ class JointModel:
         apart = self._costs.predict(sizes) - self._sum.predict(sizes)
         return np.asarray(by_sum + self._share * (1 - self._share) * apart**2)
 
+    def error_near(self, sizes: Sequence[int]) -> float:
+        """Returns the mean squared error on tuned shapes near a shape."""
+        return self._sum.error_near(sizes)
+
     def best(self, sizes: Sequence[int]) -> int:
         """Returns the config that is predicted to be the fastest."""
         return int(self.predict(sizes).argmin())

@@ -1,7 +1,8 @@
 """Where trials go when many shapes are tuned together: a plan over a table that fills as trials are made.
 
-First some shapes get a few trials each, those that make the predictions for all others most certain. Then trials go
-where most time is expected to be saved, by the weights of the shapes.
+First some shapes get a few trials each, those that make the predictions for all others most certain: random configs,
+and as soon as enough shapes were tried, also the one that is predicted to be the fastest. Then trials go where most
+time is expected to be saved, by the weights of the shapes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from tunewright.shapes.table import Floats, ShapeTable
 
 EACH = 3
 """Trials of each of the first shapes: many shapes tell more than many trials of one."""
+
+DRAWN_SHAPES = 8
+"""The first of them get random configs only."""
 
 FIRST_SHAPES, FIRST_SHARE = 24, 0.5
 """How many shapes come first; if the number of trials is limited, the share of it that they get."""
@@ -52,9 +56,17 @@ class TrialPlan:
         table, untried = self.table, np.isnan(self.seconds)
         if len(table.shapes) - untried.all(axis=1).sum() < self._first:
             (shape,) = shapes_to_tune(table, 1, self._features)
-            drawn = self._rng.choice(len(table.configs), min(EACH, len(table.configs)), replace=False)
-            return [(shape, int(config)) for config in drawn]
+            return [(shape, config) for config in self._first_configs(table, shape)]
         return self._next_round(table) if table.tuned else self._drawn_round(untried)
+
+    def _first_configs(self, table: ShapeTable, shape: int) -> list[int]:
+        count = min(EACH, len(table.configs))
+        drawn: list[int] = self._rng.choice(len(table.configs), count, replace=False).tolist()
+        if len(table.tuned) >= DRAWN_SHAPES:
+            predicted = JointModel(table, self._features).predict(table.shapes[shape])
+            predicted[drawn[:-1]] = np.inf
+            drawn[-1] = int(predicted.argmin())
+        return drawn
 
     def _drawn_round(self, untried: NDArray[np.bool_]) -> Trials:
         """Returns a random config for some shapes, as long as too little works for a model."""

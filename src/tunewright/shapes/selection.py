@@ -106,7 +106,9 @@ def expected_gains(table: ShapeTable, model: JointModel, shape: int) -> Floats:
     if works.any():
         times = np.log(table.seconds[shape, works])
         mean = predicted + (times - predicted[works]).mean()
-        spread = np.sqrt(model.variance(table.shapes[shape]) + model.error)
+        # The level of a shape is the mean of its trials, so it is uncertain while these are few.
+        error = model.error_near(table.shapes[shape]) * (1 + 1 / len(times))
+        spread = np.sqrt(model.variance(table.shapes[shape]) + error)
         gains = log_improvement(mean, spread, float(times.min()))
     else:
         gains = FIRST - predicted
