@@ -263,6 +263,43 @@ SOFTMAX = space(
     ["PASSES == 1 or BLOCK == 32"],
 )
 
+ALIGN = space(
+    {
+        "METHOD": [0, 1],
+        "TILE": [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024],
+        "TYPE": [16, 32],
+        "WIDE": [0, 1],
+        "LEAST": [0, 1],
+        "UNROLL": [1, 2, 4],
+        "opt": ["-O2", *VECTORS],
+    },
+    ["METHOD == 0 or TILE >= 32", "METHOD == 1 or TILE <= 16"],
+)
+CHOLESKY = space(
+    {
+        "METHOD": [0, 1, 2],
+        "BLOCK": [1, 2, 4, 8, 16, 32],
+        "SUMS": [1, 4, 8, 16],
+        "WIDTH": [16, 32, 128],
+        "SCALE": [0, 1],
+        "UNROLL": [1, 2, 4],
+        "opt": FAST,
+    },
+    ["METHOD != 0 or BLOCK == 1", "METHOD == 2 or WIDTH == 128"],
+)
+ESCAPE = space(
+    {
+        "METHOD": [0, 1, 2],
+        "LANES": [1, 4, 8, 16, 32, 64],
+        "CHECK": [1, 2, 4, 8, 16, 32],
+        "CYCLE": [0, 1],
+        "CHOOSE": [0, 1],
+        "UNROLL": [1, 4],
+        "opt": ["-O2", *VECTORS],
+    },
+    ["METHOD == 0 or LANES >= 4", "METHOD >= 1 or LANES == 1"],
+)
+
 
 @tw.tune(GEMM, backend=backend("gemm", sizes="arguments"), reference=np.matmul)
 def gemm(a: tw.In("M", "K"), b: tw.In("K", "N"), c: tw.Out("M", "N")): ...
@@ -438,6 +475,60 @@ def skewed(rng: np.random.Generator) -> list[Array]:
     return [np.minimum(rng.geometric(0.03, 65536), 255).astype(np.uint8)]
 
 
+def aligned(first: Array, second: Array) -> Array:
+    row = np.arange(len(second) + 1)
+    steps = np.arange(len(second) + 1)
+    for i, letter in enumerate(first):
+        free = np.minimum(row[1:] + 1, row[:-1] + (second != letter))
+        row = np.minimum.accumulate(np.r_[i + 1, free] - steps) + steps
+    return row[1:]
+
+
+@tw.tune(ALIGN, backend=backend("align"), reference=aligned)
+def align(first: tw.In("N"), second: tw.In("N"), out: tw.Out("N")): ...
+
+
+def letters(rng: np.random.Generator) -> list[Array]:
+    """A text of four letters, and the same with a third of it changed, moved by three."""
+    text = rng.integers(97, 101, 1024).astype(np.uint8)
+    return [text, np.roll(np.where(rng.random(1024) < 1 / 3, rng.permutation(text), text), 3)]
+
+
+@tw.tune(CHOLESKY, backend=backend("cholesky"), reference=np.linalg.cholesky)
+def cholesky(matrix: tw.In("N", "N"), out: tw.Out("N", "N")): ...
+
+
+def positive(rng: np.random.Generator) -> list[Array]:
+    part = rng.standard_normal((128, 256), dtype=np.float32)
+    return [part @ part.T / 256]
+
+
+MOST, FRACTION = 256, 12
+
+
+def escaped(a: Array, b: Array) -> Array:
+    a, b = a.astype(np.int64), b.astype(np.int64)
+    x, y, count = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a)
+    for _ in range(MOST):
+        xx, yy = x * x >> FRACTION, y * y >> FRACTION
+        near = xx + yy <= 4 << FRACTION
+        x, y = np.where(near, xx - yy + a, x), np.where(near, (x * y >> (FRACTION - 1)) + b, y)
+        count += near
+    return count
+
+
+@tw.tune(ESCAPE, backend=backend("escape", flags=f"-DMOST={MOST} -DFRACTION={FRACTION}"), reference=escaped)
+def escape(a: tw.In("N"), b: tw.In("N"), out: tw.Out("N")): ...
+
+
+def plane(rng: np.random.Generator) -> list[Array]:
+    """Points of a grid with 64 in a row, moved a little."""
+    y, x = np.mgrid[0:32, 0:64]
+    moved = rng.integers(0, 64, (2, 32, 64))
+    scaled = [x * (3 << FRACTION) // 64 - (2 << FRACTION), y * (2 << FRACTION) // 32 - (1 << FRACTION)]
+    return [(part + by).ravel().astype(np.int32) for part, by in zip(scaled, moved, strict=True)]
+
+
 JOBS = {
     "gemm": Job(gemm, normal((126, 400), (400, 480)), floats(126, 480), np.matmul),
     "conv": Job(conv, normal((128, 504), (5, 5)), floats(124, 500), convolved),
@@ -458,4 +549,7 @@ JOBS = {
     "scan": Job(scan, lambda rng: [rng.integers(-9, 10, 65536, dtype=np.int32)], np.zeros(65536, np.int32), np.cumsum),
     "find": Job(find, texts, np.zeros(TEXT // PART, np.uint32), found),
     "softmax": Job(softmax, normal((32, 512)), floats(32, 512), softened, ("BLOCK",)),
+    "align": Job(align, letters, np.zeros(1024, np.int32), aligned),
+    "cholesky": Job(cholesky, positive, floats(128, 128), np.linalg.cholesky),
+    "escape": Job(escape, plane, np.zeros(2048, np.int32), escaped, ("CHECK",)),
 }
