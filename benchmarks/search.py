@@ -10,13 +10,14 @@ do Kernel Tuner's, in the same run, through the replay script in the peers' fold
 
 - from-scratch: r25 .. r200 (optimum / best so far after so many evaluations, mean over seeds and spaces), e5, e1
   (evaluations until within 5 % and 1 %, median over seeds, then over spaces), within1 (share of runs within 1 % at
-  the end). Failed configs count as evaluations.
+  the end). Failed configs count as evaluations. `scratch_vs_best_arm` is the least lead, of any space at 100 or 200,
+  over the best other strategy of ours, if those are named.
 - loko: the same where the settings used on a kernel were chosen without that kernel: `loko.json`, {kind: settings}.
 - cpu: the same on the project's own recorded CPU spaces, each another kind. Times are drawn from the spread of each
   row, and what counts after k evaluations is the config that a final race would choose; `--exact` takes the recorded
   times as they are. The first strategy is judged with settings that were chosen on the other kinds (`loko.json`).
-  `worst_vs_best_arm` is its least lead, of any space at 100 or 200, over the best other strategy of ours;
-  `cpu_vs_peers` the least over Kernel Tuner's best at 50, 100 or 200, where nobody's times have noise.
+  `worst_vs_best_arm` is the same least lead as above, `cpu_vs_peers` the least over Kernel Tuner's best at 50, 100
+  or 200, where nobody's times have noise.
 - transfer: each strategy that takes a prior is told 200 random trials from each other space of the same kernel;
   `transfer_worst` is the least gain over from-scratch of any space, at 50 or 100 evaluations.
 - batches: r at 96 evaluations one at a time, minus the same in batches of 8.
@@ -71,6 +72,7 @@ GOALS = (
     *(Goal(name, "<=" if name[0] == "e" else ">=", aim) for name, aim in AIMS.items()),
     *(Goal(f"loko_{name}", ">=", round(AIMS[name] - 0.01, 3)) for name in ("r25", "r50", "r100", "r200", "within1")),
     *(Goal(f"ahead_at_{budget}", "==", True) for budget in (25, 50, 100, 200)),
+    Goal("scratch_vs_best_arm", ">=", -0.01),
     Goal("cpu_r100", ">=", 0.98),
     Goal("cpu_r200", ">=", 0.995),
     Goal("cpu_within1", ">=", 0.9),
@@ -108,7 +110,7 @@ def name_of(trace: Trace) -> str:
 
 
 ARMS = ("learned", "evolve", "anneal")
-"""Single strategies of ours that the first one is compared with on the spaces of CPUs."""
+"""Single strategies of ours that the first one is compared with."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,8 @@ def from_scratch(bench: Bench, peers: Peers, report: Report) -> None:
     report.figures["strategies"] = {name: plain(some) for name, some in every.items()}
     report.figures["by_kernel"] = by(every, "kernel")
     report.figures["by_space"] = by(every, "table")
+    if ahead := leads_over_arms(scores, bench.names[0]):
+        report.figures |= {"scratch_vs_best_arm": min(ahead.values()), "leads_over_arms": ahead}
     for mark in checkpoints(bench.budget) if theirs else ():
         best = max(summarize(some)[f"r{mark}"] for some in theirs.values())
         report.figures[f"ahead_at_{mark}"] = bool(summarize(ours)[f"r{mark}"] > best)
@@ -244,8 +248,7 @@ def cpu(bench: Bench, peers: Peers, report: Report, *, noise: bool) -> None:
     report.figures |= {"cpu_noise": noise, "cpu_kinds": len(origins)} | headline(scores[judged], "cpu_")
     report.figures["cpu_strategies"] = {name: plain(some) for name, some in scores.items()}
     report.figures["cpu_by_space"] = by(scores, "table")
-    arms = {name: some for name, some in by(scores, "table").items() if name in (judged, *ARMS)}
-    if ahead := leads(arms, judged, (100, 200)):
+    if ahead := leads_over_arms(scores, judged):
         report.figures |= {"worst_vs_best_arm": min(ahead.values()), "cpu_leads_over_arms": ahead}
     if theirs := peers.scores(origins, bench.seeds, bench.budget, report):
         exact = {judged: left_out(bench, "cpu, without noise", origins)} | theirs
@@ -253,6 +256,12 @@ def cpu(bench: Bench, peers: Peers, report: Report, *, noise: bool) -> None:
         ahead = leads(by(exact, "table"), judged, (50, 100, 200))
         report.figures |= {"cpu_vs_peers": min(ahead.values()), "cpu_leads_over_peers": ahead}
         report.figures["cpu_peers"] = {name: plain(some) for name, some in exact.items()}
+
+
+def leads_over_arms(scores: Scores, judged: str) -> dict[str, float]:
+    """The difference to the best single strategy of ours, on each space after 100 and 200 evaluations."""
+    arms = {name: some for name, some in scores.items() if name in (judged, *ARMS)}
+    return leads(by(arms, "table"), judged, (100, 200))
 
 
 def leads(by_space: dict[str, dict[str, Any]], judged: str, marks: Sequence[int]) -> dict[str, float]:
