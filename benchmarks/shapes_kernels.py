@@ -1,4 +1,4 @@
-"""Kernels in C that are recorded on many shapes: product, layer norm, convolution, sums of rows, transposes."""
+"""Kernels in C that are recorded on many shapes: a product, a layer norm, convolutions, sums of rows, and others."""
 
 from __future__ import annotations
 
@@ -163,10 +163,78 @@ def swapped_job(batch: int, h: int, w: int) -> kinds.Job:
     return kinds.Job(swapped, kinds.normal((batch, h, w)), kinds.floats(batch, w, h), transposed)
 
 
+# Few long sequences and many short ones; heads of 64 and 128 numbers, and of others.
+SEQUENCES = (
+    ((1, 256, 256, 64), (1, 200, 250, 72)),
+    ((1, 1, 2048, 128), (1, 1, 1500, 96)),
+    ((2, 128, 128, 128), (2, 100, 130, 80)),
+    ((4, 16, 256, 64), (3, 15, 300, 50)),
+    ((8, 64, 64, 32), (7, 50, 60, 40)),
+    ((16, 1, 512, 64), (12, 1, 333, 60)),
+    ((16, 32, 32, 64), (10, 25, 31, 100)),
+    ((32, 8, 128, 16), (25, 7, 100, 23)),
+    ((64, 16, 16, 32), (50, 13, 11, 37)),
+    ((128, 4, 64, 8), (100, 3, 50, 5)),
+    ((1, 512, 8, 512), (1, 400, 9, 300)),
+    ((256, 8, 8, 64), (200, 5, 7, 48)),
+)
+SCORES = kinds.space(
+    {"VW": [4, 8, 16], "MR": [1, 2, 4], "NR": [1, 2, 4], "KU": [1, 4], "ORDER": [0, 1], "TAIL": [0, 1]}
+)
+
+
+def scored(queries: Array, keys: Array) -> Array:
+    return queries @ keys.transpose(0, 2, 1)
+
+
+@tw.tune(SCORES, backend=kinds.backend("scores", sizes="arguments"), reference=scored)
+def scores(queries: tw.In("BATCH", "M", "K"), keys: tw.In("BATCH", "N", "K"), out: tw.Out("BATCH", "M", "N")): ...
+
+
+def scores_job(batch: int, m: int, n: int, k: int) -> kinds.Job:
+    return kinds.Job(scores, kinds.normal((batch, m, k), (batch, n, k)), kinds.floats(batch, m, n), scored)
+
+
+# Few long rows and many short ones, of few taps and many.
+SIGNALS = (
+    ((1, 65536, 3), (1, 50000, 5)),
+    ((1, 8192, 64), (1, 7000, 50)),
+    ((4, 4096, 16), (3, 5000, 11)),
+    ((16, 1024, 4), (12, 1000, 3)),
+    ((16, 512, 32), (15, 600, 25)),
+    ((32, 256, 8), (24, 200, 7)),
+    ((64, 128, 128), (50, 100, 90)),
+    ((128, 64, 4), (100, 50, 5)),
+    ((256, 32, 16), (200, 28, 13)),
+    ((512, 16, 4), (400, 14, 3)),
+    ((1024, 56, 3), (1000, 49, 7)),
+    ((2048, 8, 8), (1500, 11, 9)),
+)
+DEPTHWISE = kinds.space(
+    {"VW": [4, 8, 16], "WB": [1, 2, 4, 8], "TU": [1, 2, 4, 8], "ORDER": [0, 1], "TAIL": [0, 1]},
+    ["ORDER == 0 or TAIL == 0"],
+)
+
+
+def filtered(signals: Array, weights: Array) -> Array:
+    windows = np.lib.stride_tricks.sliding_window_view(signals, weights.shape[1], 1)
+    return np.einsum("cwt,ct->cw", windows, weights)
+
+
+@tw.tune(DEPTHWISE, backend=kinds.backend("depthwise", sizes="arguments"), reference=filtered)
+def depthwise(signals: tw.In("C", "PADDED"), weights: tw.In("C", "TAPS"), out: tw.Out("C", "W")): ...
+
+
+def depthwise_job(c: int, w: int, taps: int) -> kinds.Job:
+    return kinds.Job(depthwise, kinds.normal((c, w + taps - 1), (c, taps)), kinds.floats(c, w), filtered)
+
+
 KERNELS = {
     "gemm": Recorded("gemm", ("M", "N", "K"), [shape for pair in SHAPES for shape in pair], gemm_job),
     "layernorm": Recorded("layernorm", ("ROWS", "COLS"), [*((r, c) for r in ROWS for c in COLS), *ODD], layernorm_job),
     "direct": Recorded("direct", ("C", "K", "H", "W"), [shape for pair in PICTURES for shape in pair], direct_job),
     "bag": Recorded("bag", ("BAGS", "ITEMS", "COLS"), [shape for pair in BAGS for shape in pair], bag_job),
     "swapped": Recorded("swapped", ("BATCH", "H", "W"), [one for pair in MATRICES for one in pair], swapped_job),
+    "scores": Recorded("scores", ("BATCH", "M", "N", "K"), [one for pair in SEQUENCES for one in pair], scores_job),
+    "depthwise": Recorded("depthwise", ("C", "W", "TAPS"), [one for pair in SIGNALS for one in pair], depthwise_job),
 }

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 from math import ceil
 
@@ -6,7 +7,7 @@ import pytest
 
 from tunewright.shapes import work as work_module
 from tunewright.shapes.additive_model import AdditiveModel
-from tunewright.shapes.cost_model import MAX_TRIALS, CostModels, _sample
+from tunewright.shapes.cost_model import CostModels
 from tunewright.shapes.features import Features
 from tunewright.shapes.joint_model import MIN_SHAPES, JointModel
 from tunewright.shapes.prices import PRICES, PricedTrials, nonnegative_solution
@@ -123,25 +124,28 @@ def test_costs_foresee_sums_where_logarithms_of_times_do_not_add_up() -> None:
 
 def test_whichever_was_less_wrong_counts_more(modeled) -> None:
     by_costs = JointModel(table_of(blocked, sizes_of(20)))
-    assert by_costs._share > 0.5
+    assert by_costs.shares[1] > by_costs.shares[0]
     rng = np.random.default_rng(0)
     chance = {config: float(np.exp(rng.normal())) for config in TWO_KNOBS}
     by_sum = JointModel(table_of(lambda m, n, config: m**0.3 * n**0.7 * chance[config], sizes_of(20)))
-    assert by_sum._share < 0.5
+    assert by_sum.shares[1] < by_sum.shares[0]
 
 
-def test_nothing_is_said_about_costs_from_few_shapes(modeled) -> None:
-    assert JointModel(modeled.only(list(range(MIN_SHAPES - 1))))._costs is None
-    assert JointModel(modeled.only(list(range(MIN_SHAPES))))._costs is not None
+def test_from_few_shapes_the_sum_predicts_alone(modeled) -> None:
+    assert JointModel(modeled.only(list(range(MIN_SHAPES - 1)))).shares.tolist() == [1.0]
+    assert len(JointModel(modeled.only(list(range(MIN_SHAPES)))).shares) == 3
 
 
 def test_where_the_models_disagree_nothing_is_certain(modeled) -> None:
-    model = JointModel(modeled)
-    far = (100_000, 3)
-    assert (model.variance(far) > model._sum.variance(far)).all()
-    apart = np.abs(model._costs.predict(far) - model._sum.predict(far))
-    added = model.variance(far) - model._sum.variance(far)
-    assert added.argmax() == apart.argmax()
+    seconds = modeled.seconds.copy()
+    far = modeled.shapes.index((1, 250))
+    seconds[far, 1:] = np.nan
+    model = JointModel(replace(modeled, seconds=seconds))
+    logs, variances = (np.array(found) for found in zip(*(own.foresee(far) for own in model._models), strict=True))
+    mean, variance = model.foresee(far)
+    assert mean == pytest.approx(model.shares @ logs)
+    assert (variance >= model.shares @ variances).all()
+    assert (variance - model.shares @ variances).argmax() == (model.shares @ (logs - mean) ** 2).argmax()
 
 
 def test_a_failure_has_no_price(modeled) -> None:
@@ -155,8 +159,8 @@ def test_a_failure_has_no_price(modeled) -> None:
 def test_of_many_trials_some_are_drawn_the_same_each_time() -> None:
     configs = tuple(Config(x=x) for x in range(1, 1001))
     table = ShapeTable(("N",), ((1,), (2,), (3,)), configs, np.ones((3, 1000)), np.ones(3))
-    first, again = _sample(table), _sample(table)
-    assert [len(own) for own in first] == [MAX_TRIALS // 3] * 3
+    first, again = table.sample(1200, [0, 1, 2]), table.sample(1200, [0, 1, 2])
+    assert [len(own) for own in first] == [400] * 3
     assert all(np.array_equal(left, right) for left, right in zip(first, again, strict=True))
     assert not np.array_equal(np.sort(first[0]), np.sort(first[1]))
 

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from tunewright.errors import SettingsError
+from tunewright.shapes.additive_model import AdditiveModel, center
 from tunewright.shapes.equations import ByFeatures, ByTrials
 from tunewright.shapes.features import MAX_LEVELS, PER_TILE, Features
-from tunewright.shapes.joint_model import JointModel, center
+from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.selection import _uncertainty, expected_gains, shapes_to_tune, trials_to_make
 from tunewright.shapes.table import ShapeTable
 from tunewright.spaces.config import Config
@@ -54,9 +55,12 @@ def test_failures_say_nothing_about_time(modeled) -> None:
 
 
 def test_predictions_are_less_certain_far_from_what_was_tuned(modeled) -> None:
-    near = [i for i, (m, _) in enumerate(modeled.shapes) if m >= 17]
-    model = JointModel(modeled.only(near))
-    assert model.variance((1, 48)).mean() > 2 * model.variance((64, 48)).mean()
+    seconds = modeled.seconds.copy()
+    few = [i for i, (m, _) in enumerate(modeled.shapes) if m < 17]
+    seconds[few, 2:] = np.nan
+    model = JointModel(replace(modeled, seconds=seconds))
+    (_, far), (_, near) = (model.foresee(modeled.shapes.index(shape)) for shape in ((1, 48), (64, 48)))
+    assert far.mean() > 2 * near.mean()
 
 
 def test_a_model_needs_times() -> None:
@@ -134,7 +138,8 @@ def partial(table: ShapeTable, share: float) -> ShapeTable:
 
 @pytest.mark.parametrize(("share", "ratio"), [(0.15, 2), (0.5, 4), (1.0, 4)])
 def test_a_model_knows_where_it_is_wrong(modeled, share, ratio) -> None:
-    model = JointModel(partial(odd(modeled), share))
+    table = partial(odd(modeled), share)
+    model = AdditiveModel(table, Features(2, table.configs))
     assert model.error_near((64, 96)) > ratio * model.error_near((3, 96)), "it is right about few rows"
     assert model.error_near((3, 96)) < model.error < model.error_near((64, 96))
     assert model.error_near((10**6, 10**6)) == pytest.approx(model.error), "nothing was tried near it"

@@ -16,6 +16,7 @@ import numpy as np
 
 from tunewright.shapes.equations import ByFeatures, ByTrials, ShapeRows
 from tunewright.shapes.features import Features, TileGroup
+from tunewright.shapes.local_mean import LocalMean
 from tunewright.shapes.residuals import Residuals
 from tunewright.shapes.table import Floats, ShapeTable
 
@@ -32,9 +33,6 @@ ROUNDS = 4
 MIN_SHAPES, FIRST_ERROR, LEAST_ERROR = 4, 0.01, 1e-6
 """With fewer tuned shapes, leaving one out says nothing: what is taken for the mean squared error then."""
 
-ERROR_DISTANCE, ERROR_PRIOR = 1.5, 4
-"""The distance over which errors agree, in doublings of sizes; for how many trials the mean error of all counts."""
-
 MAX_FOLDS = 8
 """Beyond so many shapes, several are left out at once."""
 
@@ -50,8 +48,11 @@ class AdditiveModel:
         self._noise = NOISE * equations.count / len(table.tuned)
         scales, self.covariance, self._weights = self._learn(equations)
         enough = len(table.tuned) >= MIN_SHAPES
-        self._errors = equations.errors(scales) if enough else np.full(len(table.tuned), FIRST_ERROR)
-        self.error = max(float(self._errors.mean()), LEAST_ERROR)
+        errors = equations.errors(scales) if enough else np.full(len(table.tuned), FIRST_ERROR)
+        errors = np.maximum(errors, LEAST_ERROR)
+        self.error = float(errors.mean())
+        contrasts = table.works[table.tuned].sum(axis=1) - 1
+        self._errors = LocalMean(table.sizes[table.tuned], errors, contrasts)
         self._residuals = Residuals(table.sizes[table.tuned], self._left_over())
 
     def _learn(self, equations: ByTrials | ByFeatures) -> tuple[Floats, Floats, Floats]:
@@ -82,6 +83,13 @@ class AdditiveModel:
         """Returns the logarithm of the time of each config, relative to the mean over all configs."""
         return np.asarray(self.centered(sizes) @ self._weights + self._residuals.predict(sizes))
 
+    def foresee(self, shape: int) -> tuple[Floats, Floats]:
+        """Returns the logarithm of the time of each config on a shape with trials, and its variance."""
+        sizes = self.table.shapes[shape]
+        logs, trials = self.table.leveled(shape, self.predict(sizes))
+        # The level of a shape is the mean of its trials, so it is uncertain while these are few.
+        return logs, self.variance(sizes) + self.error_near(sizes) * (1 + 1 / trials)
+
     def variance(self, sizes: Sequence[int]) -> Floats:
         """Returns how uncertain each prediction is, as a variance."""
         rows = self.centered(sizes)
@@ -89,10 +97,7 @@ class AdditiveModel:
 
     def error_near(self, sizes: Sequence[int]) -> float:
         """Returns the mean squared error on tuned shapes near a shape: some are harder to predict than others."""
-        apart = np.log2(self.table.sizes[self.table.tuned] / np.array(sizes, dtype=np.float64))
-        contrasts = self.table.works[self.table.tuned].sum(axis=1) - 1
-        weights = contrasts * np.exp(-(apart**2).sum(axis=1) / (2 * ERROR_DISTANCE**2))
-        return float((ERROR_PRIOR * self.error + weights @ self._errors) / (ERROR_PRIOR + weights.sum()))
+        return self._errors.at(np.array(sizes, dtype=np.float64))
 
     def _left_over(self) -> Floats:
         """Returns the residuals by tuned shape and config; NaN where nothing was tried."""

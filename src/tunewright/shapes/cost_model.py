@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tunewright.shapes.features import Features
+from tunewright.shapes.local_mean import LocalMean
 from tunewright.shapes.prices import TINY, PricedTrials, Prices
 from tunewright.shapes.table import Floats, Indices, ShapeTable
 from tunewright.shapes.work import Work
@@ -31,11 +32,13 @@ class CostModels:
     def __init__(self, table: ShapeTable, features: Features, tiles: Sequence[Sequence[tuple[str, ...]]]) -> None:
         self._work = Work(features, tiles)
         self._levels = np.concatenate([np.ones((len(features.levels), 1)), features.levels], axis=1).T
-        trials, folds = _sample(table), min(MAX_FOLDS, len(table.tuned))
+        trials, folds = table.sample(MAX_TRIALS, table.tuned), min(MAX_FOLDS, len(table.tuned))
         priced = PricedTrials(self._done_by(table, trials), self._levels[:, np.concatenate(trials)])
         fold = np.repeat(np.arange(len(trials)) % folds, [len(configs) for configs in trials])
         self._models = [priced.fit(fold != number) for number in range(folds)]
-        self.error = float(np.mean([self._error(table, i, self._models[n % folds]) for n, i in enumerate(table.tuned)]))
+        errors = np.array([self._error(table, i, self._models[n % folds]) for n, i in enumerate(table.tuned)])
+        self._table, self.error = table, float(errors.mean())
+        self._errors = LocalMean(table.sizes[table.tuned], errors, table.works[table.tuned].sum(axis=1) - 1)
 
     def _done_by(self, table: ShapeTable, trials: Sequence[Indices]) -> Floats:
         """Returns the work of the trials of each shape by the second that they took."""
@@ -53,15 +56,14 @@ class CostModels:
         known = np.array(sizes, dtype=np.float64)
         return np.asarray(np.mean([self._logarithms(model, known) for model in self._models], axis=0))
 
+    def foresee(self, shape: int) -> tuple[Floats, Floats]:
+        """Returns the logarithm of the time of each config on a shape with trials, and its variance."""
+        logs, trials = self._table.leveled(shape, self.predict(self._table.shapes[shape]))
+        return logs, np.full_like(logs, self._errors.at(self._table.sizes[shape]) * (1 + 1 / trials))
+
     def _logarithms(self, model: Prices, sizes: Floats) -> Floats:
         """Returns the same by one model."""
         done = self._work.of(sizes, self._work.products[model.products]) * self._levels[model.levels]
         seconds = model.prices @ done
         found = np.log(np.maximum(seconds, max(LEAST * float(seconds.mean()), TINY)))
         return np.asarray(found - found.mean())
-
-
-def _sample(table: ShapeTable) -> list[Indices]:
-    """Returns the configs of each tuned shape whose times count, the same each time."""
-    rng, most = np.random.default_rng(0), max(2, MAX_TRIALS // len(table.tuned))
-    return [rng.permutation(np.flatnonzero(table.works[shape]))[:most] for shape in table.tuned]

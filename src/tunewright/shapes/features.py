@@ -92,8 +92,34 @@ class Features:
 
     def _make(self, sizes: Floats) -> Floats:
         crossed = _crossed(self.levels, _of_shape(sizes))
-        tiled = [_division(sizes[group.size], self.tiles[group.knobs]) for group in self.groups]
+        tiled = [division(sizes[group.size], self.tiles[group.knobs]) for group in self.groups]
         return np.concatenate([self._config_only, crossed, *tiled], axis=1)
+
+
+def knob_columns(configs: Sequence[Config]) -> Floats:
+    """Returns knobs as places between 0 and 1: numbers by their logarithm, other values by a column each."""
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    columns = [np.zeros((len(configs), 0))]
+    for name in names:
+        values = [config.get(name) for config in configs]
+        if not all(isinstance(value, int | float) for value in values):
+            columns.append(_levels(values))
+        elif len(set(values)) > 1:
+            numbers = np.array(values, dtype=np.float64)
+            logs = np.log2(numbers) if numbers.min() > 0 else np.sign(numbers) * np.log2(1 + np.abs(numbers))
+            columns.append(((logs - logs.min()) / np.ptp(logs))[:, None])
+    return np.concatenate(columns, axis=1)
+
+
+def shape_columns(sizes: Floats) -> Floats:
+    """Returns the logarithms of sizes, and how many powers of two divide them: a row for each shape."""
+    return np.concatenate([np.log2(sizes) / 4, 4 * _alignment(sizes)], axis=1)
+
+
+def _alignment(sizes: Floats) -> Floats:
+    """Returns how many powers of two divide each size, between 0 and a half."""
+    whole = sizes.astype(np.int64)
+    return np.asarray(np.log2(np.minimum(whole & -whole, 2**MAX_ALIGNED)) / (2 * MAX_ALIGNED))
 
 
 def _crossed(knobs: Floats, shape: Floats) -> Floats:
@@ -102,12 +128,10 @@ def _crossed(knobs: Floats, shape: Floats) -> Floats:
 
 def _of_shape(sizes: Floats) -> Floats:
     """Returns logarithms, inverses, and how many powers of two divide each size, between 0 and a half."""
-    whole = sizes.astype(np.int64)
-    aligned = np.log2(np.minimum(whole & -whole, 2**MAX_ALIGNED)) / (2 * MAX_ALIGNED)
-    return np.concatenate([np.log2(sizes) / 5, 4 / sizes, aligned])
+    return np.concatenate([np.log2(sizes) / 5, 4 / sizes, _alignment(sizes)])
 
 
-def _division(size: float, tile: Floats) -> Floats:
+def division(size: float, tile: Floats) -> Floats:
     """Returns how tiles divide a size.
 
     Work padded, work left over, steps if what is left over is done one by one, one over the number of tiles, the

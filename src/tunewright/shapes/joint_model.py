@@ -1,33 +1,52 @@
 """A model of time over shape and config together, so that a trial at one shape informs all others.
 
-Two kinds of models predict: a sum for the logarithm of a time, and costs, whose sum is the time. Where they are wrong
-they are so in different ways, so their mean is better than either. Each counts by the square of its error on
-shapes that it was not fitted to.
+Three kinds of models predict: a sum for the logarithm of a time, costs, whose sum is the time, and a Gaussian process,
+which goes by likeness. Where they are wrong they are so in different ways, so their mean is better than any of them.
+Each counts by the square of its error on shapes that it was not fitted to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from tunewright.errors import SettingsError
-from tunewright.shapes.additive_model import AdditiveModel, center
+from tunewright.shapes.additive_model import AdditiveModel
 from tunewright.shapes.cost_model import CostModels
 from tunewright.shapes.features import Features
+from tunewright.shapes.process_model import ProcessModel
 from tunewright.shapes.table import Floats, ShapeTable
 
-__all__ = ["JointModel", "center"]
-
 MIN_SHAPES = 8
-"""With fewer tuned shapes, nothing is said about costs."""
+"""With fewer tuned shapes, the sum predicts alone: too little says how wrong the others are."""
 
 CLEAR = 0.5
 """A tile is named if it matters at least so much as the one that matters most."""
 
+LEAST_ERROR = 1e-6
+
+
+class ShapeModel(Protocol):
+    """A model whose error was measured on shapes that it was not fitted to."""
+
+    error: float
+
+    def predict(self, sizes: Sequence[int]) -> Floats:
+        """Returns the logarithm of the time of each config, relative to the mean over all configs."""
+        ...
+
+    def foresee(self, shape: int) -> tuple[Floats, Floats]:
+        """Returns the logarithm of the time of each config on a shape with trials, and its variance."""
+        ...
+
 
 class JointModel:
-    """Predicts the times of all configs on any shape, up to a factor of the shape."""
+    """Predicts the times of all configs on any shape, up to a factor of the shape.
+
+    `shares` say how much each kind of model counts: the sum, costs and the process.
+    """
 
     def __init__(self, table: ShapeTable, features: Features | None = None) -> None:
         """Takes the features of these configs, if they were made before: making them takes time."""
@@ -36,10 +55,12 @@ class JointModel:
         self.table = table
         self.features = features or Features(len(table.names), table.configs)
         self._sum = AdditiveModel(table, self.features)
-        self.error = self._sum.error
-        enough = len(table.tuned) >= MIN_SHAPES
-        self._costs = CostModels(table, self.features, self._tiles_by_size()) if enough else None
-        self._share = self.error**2 / (self.error**2 + self._costs.error**2) if self._costs else 0.0
+        self._models: list[ShapeModel] = [self._sum]
+        if len(table.tuned) >= MIN_SHAPES:
+            tiles = self._tiles_by_size()
+            self._models += [CostModels(table, self.features, tiles), ProcessModel(table, self.features, tiles)]
+        deserved = np.array([max(model.error, LEAST_ERROR) for model in self._models]) ** -2.0
+        self.shares = deserved / deserved.sum()
 
     def _tiles_by_size(self) -> list[list[tuple[str, ...]]]:
         """Returns the tiles of each size, those that matter most first."""
@@ -55,20 +76,16 @@ class JointModel:
 
     def predict(self, sizes: Sequence[int]) -> Floats:
         """Returns the logarithm of the time of each config, relative to the mean over all configs."""
-        by_sum = self._sum.predict(sizes)
-        return by_sum if self._costs is None else by_sum + self._share * (self._costs.predict(sizes) - by_sum)
+        return np.asarray(self.shares @ np.array([model.predict(sizes) for model in self._models]))
 
-    def variance(self, sizes: Sequence[int]) -> Floats:
-        """Returns how uncertain each prediction is, as a variance: more where the two kinds of models disagree."""
-        by_sum = self._sum.variance(sizes)
-        if self._costs is None:
-            return by_sum
-        apart = self._costs.predict(sizes) - self._sum.predict(sizes)
-        return np.asarray(by_sum + self._share * (1 - self._share) * apart**2)
+    def foresee(self, shape: int) -> tuple[Floats, Floats]:
+        """Returns the logarithm of the time of each config on a shape with trials, and its variance.
 
-    def error_near(self, sizes: Sequence[int]) -> float:
-        """Returns the mean squared error on tuned shapes near a shape."""
-        return self._sum.error_near(sizes)
+        Variances are larger where the models disagree.
+        """
+        logs, variances = (np.array(found) for found in zip(*(m.foresee(shape) for m in self._models), strict=True))
+        mean = self.shares @ logs
+        return mean, np.asarray(self.shares @ (variances + (logs - mean) ** 2))
 
     def best(self, sizes: Sequence[int]) -> int:
         """Returns the config that is predicted to be the fastest."""

@@ -1,8 +1,8 @@
 """Where trials go when many shapes are tuned together: a plan over a table that fills as trials are made.
 
-First some shapes get a few trials each, those that make the predictions for all others most certain: random configs,
-and as soon as enough shapes were tried, also the one that is predicted to be the fastest. Then trials go where most
-time is expected to be saved, by the weights of the shapes.
+First some shapes get two trials each, those that make the predictions for all others most certain: random configs, in
+which each value of a knob is as frequent as any other, and as soon as enough shapes were tried, one of the two is what
+is predicted to be the fastest. Then trials go where most time is expected to be saved, by the weights of the shapes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tunewright.shapes.draws import BalancedDraws
 from tunewright.shapes.features import Features
 from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.selection import expected_gains, shapes_to_tune, trials_to_make
 from tunewright.shapes.table import Floats, ShapeTable
 
-EACH = 3
+EACH = 2
 """Trials of each of the first shapes: many shapes tell more than many trials of one."""
 
-DRAWN_SHAPES = 8
+DRAWN_SHAPES = 12
 """The first of them get random configs only."""
+
 
 FIRST_SHAPES, FIRST_SHARE = 24, 0.5
 """How many shapes come first; if the number of trials is limited, the share of it that they get."""
@@ -43,6 +45,7 @@ class TrialPlan:
         self._table, self._rng = table, np.random.default_rng(seed)
         self.seconds: Floats = table.seconds.copy()
         self._features = Features(len(table.names), table.configs)
+        self._draws = BalancedDraws(self._features.levels, self._rng)
         most = FIRST_SHAPES if trials is None else max(2, int(FIRST_SHARE * trials) // EACH)
         self._first = min(most, len(table.shapes))
 
@@ -61,12 +64,10 @@ class TrialPlan:
 
     def _first_configs(self, table: ShapeTable, shape: int) -> list[int]:
         count = min(EACH, len(table.configs))
-        drawn: list[int] = self._rng.choice(len(table.configs), count, replace=False).tolist()
-        if len(table.tuned) >= DRAWN_SHAPES:
-            predicted = JointModel(table, self._features).predict(table.shapes[shape])
-            predicted[drawn[:-1]] = np.inf
-            drawn[-1] = int(predicted.argmin())
-        return drawn
+        if len(table.tuned) < DRAWN_SHAPES:
+            return self._draws.next(count)
+        best = JointModel(table, self._features).best(table.shapes[shape])
+        return [best, *self._draws.next(count - 1, without=best)]
 
     def _drawn_round(self, untried: NDArray[np.bool_]) -> Trials:
         """Returns a random config for some shapes, as long as too little works for a model."""

@@ -102,14 +102,10 @@ def trials_to_make(table: ShapeTable, count: int, model: JointModel) -> list[tup
 
 def expected_gains(table: ShapeTable, model: JointModel, shape: int) -> Floats:
     """Returns the logarithm of the expected gain of each config on a shape; -inf for those that were tried."""
-    works, predicted = table.works[shape], model.predict(table.shapes[shape])
+    works = table.works[shape]
     if works.any():
-        times = np.log(table.seconds[shape, works])
-        mean = predicted + (times - predicted[works]).mean()
-        # The level of a shape is the mean of its trials, so it is uncertain while these are few.
-        error = model.error_near(table.shapes[shape]) * (1 + 1 / len(times))
-        spread = np.sqrt(model.variance(table.shapes[shape]) + error)
-        gains = log_improvement(mean, spread, float(times.min()))
+        logs, variance = model.foresee(shape)
+        gains = log_improvement(logs, np.sqrt(variance), float(np.log(table.seconds[shape, works].min())))
     else:
-        gains = FIRST - predicted
+        gains = FIRST - model.predict(table.shapes[shape])
     return np.where(np.isnan(table.seconds[shape]), gains, -np.inf)

@@ -101,6 +101,11 @@ class ShapeTable:
             return np.where(np.isfinite(known), known / best - 1, np.inf)
 
     @cached_property
+    def timed(self) -> list[int]:
+        """The shapes of which at least one config works."""
+        return [int(i) for i in np.flatnonzero(self.works.any(axis=1))]
+
+    @cached_property
     def tuned(self) -> list[int]:
         """The shapes of which at least two configs work."""
         return [int(i) for i in np.flatnonzero(self.works.sum(axis=1) >= 2)]
@@ -110,6 +115,16 @@ class ShapeTable:
         seconds = np.full_like(self.seconds, np.nan)
         seconds[list(shapes)] = self.seconds[list(shapes)]
         return replace(self, seconds=seconds)
+
+    def sample(self, count: int, shapes: Sequence[int]) -> list[Indices]:
+        """Returns configs that work on each of some shapes, so many in all: drawn at random, the same each time."""
+        rng, most = np.random.default_rng(0), max(2, count // max(1, len(shapes)))
+        return [rng.permutation(np.flatnonzero(self.works[shape]))[:most] for shape in shapes]
+
+    def leveled(self, shape: int, logs: Floats) -> tuple[Floats, int]:
+        """Returns logarithms of times with the mean that the trials of a shape have, and the number of these trials."""
+        works = self.works[shape]
+        return logs + (np.log(self.seconds[shape, works]) - logs[works]).mean(), int(works.sum())
 
     def named(self, shape: int) -> dict[str, int]:
         """Returns the sizes of a shape by name."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunewright.stats import normal_cdf, normal_pdf
+from tunewright.strategies.rprop import minimize
 
 Array = NDArray[np.float64]
 
@@ -46,17 +47,8 @@ class Surrogate:
         """Choose hyperparameters by resilient propagation (Rprop), starting from the last fit."""
         distances = (points[:, None].astype(float) - points[None]) ** 2
         distances = distances.reshape(len(points) ** 2, -1)
-        theta, best = self._theta, (np.inf, self._theta)
-        step, last = np.full(len(theta), 0.15), np.zeros(len(theta))
-        for _ in range(steps):
-            cost, gradient = self._cost(theta, distances, values)
-            if cost < best[0]:
-                best = cost, theta
-            agreement = gradient * last
-            step = np.clip(np.where(agreement > 0, 1.3 * step, np.where(agreement < 0, 0.5 * step, step)), 1e-3, 0.6)
-            last = np.where(agreement < 0, 0.0, gradient)
-            theta = np.clip(theta - np.sign(last) * step, self._lower, self._upper)
-        self._theta = best[1]
+        bounds = self._lower, self._upper
+        self._theta = minimize(lambda theta: self._cost(theta, distances, values), self._theta, bounds, steps)
 
     def _cost(self, theta: Array, squared_distances: Array, values: Array) -> tuple[float, Array]:
         """Returns the negative log posterior of hyperparameters and its gradient."""
