@@ -15,7 +15,7 @@ from tunewright.shapes.features import Features, division, knob_columns, shape_c
 from tunewright.shapes.local_mean import LocalMean
 from tunewright.shapes.table import Floats, Indices, ShapeTable
 
-MAX_TRIALS, FIT_TRIALS = 500, 160
+MAX_TRIALS, FIT_TRIALS = 1000, 300
 """Trials that predictions are made from, and that hyperparameters are fitted to; of more, some drawn at random."""
 
 FOLDS = 8
@@ -96,7 +96,8 @@ class ProcessModel:
         logs = self._levels[shape] + cross @ self._solved * self._deviation
         before = self._covariance.variance + same_level(np.array([shape]), np.array([shape])).item()
         left = np.maximum(before - ((cross @ self._inverse) * cross).sum(axis=1), JITTER)
-        return logs, np.asarray(self._surprise.at(sizes) * left * self._deviation**2)
+        # What is noise to the process is mostly what it does not know of a config on this shape, so it counts.
+        return logs, np.asarray(self._surprise.at(sizes) * (left + self._covariance.noise) * self._deviation**2)
 
 
 def _means(values: Floats, groups: Indices) -> Floats:
