@@ -124,6 +124,24 @@ def test_many_trials_are_sampled_and_failures_and_constants_are_no_trouble(model
     assert np.abs(equal.predict((8, 48))).max() < 1e-3
 
 
+def test_of_thousands_of_shapes_some_are_looked_at() -> None:
+    rng, configs = np.random.default_rng(0), [Config(T=t) for t in (1, 2, 4, 8)]
+    rows = [
+        ({"M": m}, c, m * (1 + 0.1 * c["T"]) * float(np.exp(rng.normal(0, 0.01))))
+        for m in range(1, 1502)
+        for c in configs[m % 2 :]
+    ]
+    table = ShapeTable.of(rows)
+    model = ProcessModel(table, Features(1, table.configs), [[("T",)]])
+    assert len(model._shapes) <= MAX_TRIALS
+    left_out = next(i for i in range(1500) if i not in model._shapes)
+    for shape in (left_out, int(model._shapes[0])):
+        works = table.works[shape]
+        logs, variance = model.foresee(shape)
+        assert logs[works] == pytest.approx(np.log(table.seconds[shape, works]), abs=0.1)
+        assert (variance > 0).all()
+
+
 def test_columns_take_any_knob() -> None:
     configs = [Config(order=order, fast=fast, tile=tile, off=off, one=7) for order, fast, tile, off in CASES]
     columns = knob_columns(configs)

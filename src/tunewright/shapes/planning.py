@@ -24,7 +24,6 @@ EACH = 2
 DRAWN_SHAPES = 12
 """The first of them get random configs only."""
 
-
 FIRST_SHAPES, FIRST_SHARE = 24, 0.5
 """How many shapes come first; if the number of trials is limited, the share of it that they get."""
 

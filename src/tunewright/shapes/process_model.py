@@ -38,13 +38,16 @@ class ProcessModel:
         """Takes the tiles of each size, those that matter most first."""
         self._table, self._knobs = table, knob_columns(table.configs)
         self._tiles = [(size, features.tiles[own[0]]) for size, own in enumerate(tiles) if own]
-        chosen = table.sample(MAX_TRIALS, table.timed)
-        self._shapes = np.repeat(table.timed, [len(configs) for configs in chosen])
+        sampled = _sampled_shapes(table)
+        chosen = table.sample(MAX_TRIALS, sampled)
+        self._shapes = np.repeat(sampled, [len(configs) for configs in chosen])
         logs = np.log(table.seconds[self._shapes, np.concatenate(chosen)])
         self._levels = _means(logs, self._shapes)
         self._deviation = max(float((logs - self._levels[self._shapes]).std()), LEAST_DEVIATION)
         values = (logs - self._levels[self._shapes]) / self._deviation
-        self._points = np.concatenate([self._at(i, own) for i, own in zip(table.timed, chosen, strict=True)])
+        self._points = np.concatenate(
+            [self._columns(table.sizes[i], own) for i, own in zip(sampled, chosen, strict=True)]
+        )
         self._covariance = Covariance(self._knobs.shape[1], self._points.shape[1])
         drawn = np.random.default_rng(0).permutation(len(values))[:FIT_TRIALS]
         self._covariance.fit(self._points[drawn], self._shapes[drawn], values[drawn])
@@ -56,9 +59,6 @@ class ProcessModel:
         surprises = np.minimum(self._solved**2 / np.diag(self._inverse), MAX_SURPRISE)
         self._surprise = LocalMean(table.sizes[self._shapes], surprises, np.ones(len(values)), 1.0)
 
-    def _at(self, shape: int, configs: Indices) -> Floats:
-        return self._columns(self._table.sizes[shape], configs)
-
     def _columns(self, sizes: Floats, configs: Indices) -> Floats:
         """Returns knobs, sizes, and how tiles divide sizes: a row for each config."""
         here = np.repeat(shape_columns(sizes[None]), len(configs), axis=0)
@@ -67,14 +67,14 @@ class ProcessModel:
 
     def _error(self) -> float:
         """Returns the mean over shapes of the mean squared error of predictions without the shapes of their fold."""
-        fold = np.searchsorted(self._table.timed, self._shapes) % FOLDS
+        fold = np.unique(self._shapes, return_inverse=True)[1] % FOLDS
         missed = np.zeros(len(self._shapes))
         for number in range(FOLDS):
             own = np.flatnonzero(fold == number)
             if len(own):
                 missed[own] = np.linalg.solve(self._inverse[np.ix_(own, own)], self._solved[own])
         squares = (missed - _means(missed, self._shapes)[self._shapes]) ** 2
-        return float(_means(squares, self._shapes)[self._table.tuned].mean()) * self._deviation**2
+        return float(_means(squares, self._shapes)[np.bincount(self._shapes) >= 2].mean()) * self._deviation**2
 
     def _cross(self, sizes: Floats) -> Floats:
         """Returns the covariance of all configs on a shape (rows) with the trials (columns)."""
@@ -92,12 +92,23 @@ class ProcessModel:
         Variances are larger where trials near the shape were farther from what was predicted without each of them.
         """
         sizes = self._table.sizes[shape]
+        if shape not in self._shapes:
+            logs, trials = self._table.leveled(shape, self.predict(self._table.shapes[shape]))
+            return logs, np.full_like(logs, self._surprise.at(sizes) * self.error * (1 + 1 / trials))
         cross = self._cross(sizes) + same_level(np.array([shape]), self._shapes)
         logs = self._levels[shape] + cross @ self._solved * self._deviation
         before = self._covariance.variance + same_level(np.array([shape]), np.array([shape])).item()
         left = np.maximum(before - ((cross @ self._inverse) * cross).sum(axis=1), JITTER)
         # What is noise to the process is mostly what it does not know of a config on this shape, so it counts.
         return logs, np.asarray(self._surprise.at(sizes) * (left + self._covariance.noise) * self._deviation**2)
+
+
+def _sampled_shapes(table: ShapeTable) -> list[int]:
+    """Returns the shapes whose trials are looked at: all, or of very many some that are drawn, the same each time."""
+    most = MAX_TRIALS // 2
+    if len(table.timed) <= most:
+        return table.timed
+    return sorted(np.random.default_rng(0).permutation(table.tuned)[:most].tolist())
 
 
 def _means(values: Floats, groups: Indices) -> Floats:
