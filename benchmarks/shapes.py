@@ -3,9 +3,9 @@
     python benchmarks/shapes.py [--quick] [--json] [--record] [--only KERNEL] [--table FILE] [--plot FILE]
 
 Kernels in C are recorded on 24 shapes and more, all configs of a reduced space on each: a matrix product, from skinny
-to square, a layer norm of rows, a direct convolution, and sums of rows of a table. Many shapes are powers of two, each
-the top of a bucket; others lie within these buckets. A kernel of which no table is kept is left out. Figures with a
-goal are those of the kernel that does worst.
+to square, a layer norm of rows, a direct convolution, sums of rows of a table, transposes, scores of attention, and
+depthwise convolutions. Many shapes are powers of two, each the top of a bucket; others lie within these buckets. A
+kernel of which no table is kept is left out. Figures with a goal are those of the kernel that does worst.
 
 - Table size against regret: some shapes are tuned, every other one is served by the nearest tuned shape, near by the
   logarithms of sizes. Which shapes are tuned: `random` ones, with the spread over draws; `apart`, each the
