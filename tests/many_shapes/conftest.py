@@ -31,6 +31,15 @@ def modeled() -> ShapeTable:
     )
 
 
+@pytest.fixture(scope="session")
+def many() -> ShapeTable:
+    """Every config on thousands of shapes, without noise."""
+    drawn = np.random.default_rng(0).integers(1, 1000, (4000, 2)).tolist()
+    shapes = tuple(dict.fromkeys((m, n) for m, n in drawn))[:2000]
+    seconds = np.array([[modeled_seconds(m, n, config) for config in CONFIGS] for m, n in shapes])
+    return ShapeTable(("M", "N"), shapes, tuple(CONFIGS), seconds, np.ones(len(shapes)))
+
+
 @pytest.fixture
 def small() -> ShapeTable:
     """Three configs: the first for small M, the second for large, the third nearly as good for all but the largest."""

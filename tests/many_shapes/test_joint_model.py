@@ -197,7 +197,7 @@ def test_configs_that_stand_for_all_do_not_depend_on_how_knobs_are_listed() -> N
     configs = tuple(Config(a=a, b=b, c=c) for a, b, c in places)
     shapes = tuple((size,) for size in (4, 9, 30, 100, 300, 1000))
     table = ShapeTable(("N",), shapes, configs, np.full((6, len(configs)), np.nan), np.ones(6))
-    rows = _uncertainty(table, Features(1, configs)).rows[0]
+    rows = _uncertainty(table, Features(1, configs)).rows(0)
     assert (rows.std(axis=0) > 0).mean() > 0.9
 
 

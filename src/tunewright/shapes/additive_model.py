@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunewright.shapes.equations import ByFeatures, ByTrials, ShapeRows
-from tunewright.shapes.features import Features, TileGroup
+from tunewright.shapes.features import MAX_KEPT, Features, TileGroup
 from tunewright.shapes.local_mean import LocalMean
 from tunewright.shapes.residuals import Residuals
 from tunewright.shapes.table import Floats, ShapeTable
@@ -69,8 +69,12 @@ class AdditiveModel:
         return scales, covariance, weights
 
     def tile_parts(self) -> list[tuple[TileGroup, float]]:
-        """Returns how much predictions vary by each size and tile, those that matter most first."""
-        rows = np.concatenate([self.centered(self.table.shapes[shape]) for shape in self.table.tuned])
+        """Returns how much predictions vary by each size and tile, those that matter most first.
+
+        Of very many shapes, some are looked at.
+        """
+        some = self.table.tuned[:: -(-len(self.table.tuned) // MAX_KEPT)]
+        rows = np.concatenate([self.centered(self.table.shapes[shape]) for shape in some])
         columns = [self.features.columns(group) for group in range(len(self.features.groups))]
         parts = [float(np.std(rows[:, own] @ self._weights[own])) for own in columns]
         return sorted(zip(self.features.groups, parts, strict=True), key=lambda part: -part[1])
@@ -128,7 +132,7 @@ class CenteredTrials:
 
     def of(self, shape: int) -> ShapeRows:
         """Returns those of a shape."""
-        tried = self.table.works[shape]
+        tried = np.flatnonzero(self.table.works[shape])
         times = np.log(self.table.seconds[shape, tried])
-        rows = center(self.features.of(self.table.sizes[shape])[tried])
+        rows = center(self.features.of(self.table.sizes[shape], tried))
         return rows, np.asarray(times - times.mean())

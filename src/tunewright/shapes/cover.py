@@ -16,8 +16,8 @@ from tunewright.spaces.config import Config
 DRAWS = 400
 """How often times are drawn to see what their errors mean for the regret."""
 
-MAX_STEPS = 100_000
-"""Steps of the search for a smaller set; beyond it, the set is not known to be the smallest."""
+MAX_STEPS, MAX_WORK = 100_000, 10_000_000
+"""Steps of the search for a smaller set, and steps times shapes; beyond it, the set is not known to be the smallest."""
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,12 @@ class _Search:
         self._by_shape = [[c for c, mask in masks.items() if mask >> i & 1] for i in range(shapes)]
         self._most = max(mask.bit_count() for mask in masks.values())
         self._best = best
-        self._steps = 0
+        self._steps, self._enough = 0, min(MAX_STEPS, MAX_WORK // shapes)
 
     def run(self) -> tuple[list[int], bool]:
         """Returns the smallest set that was found, and whether it is known to be the smallest."""
         self._extend([], (1 << len(self._by_shape)) - 1)
-        return self._best, self._steps <= MAX_STEPS
+        return self._best, self._steps <= self._enough
 
     def _extend(self, chosen: list[int], left: int) -> None:
         self._steps += 1
@@ -185,7 +185,7 @@ class _Search:
             self._best = list(chosen)
             return
         needed = -(-left.bit_count() // self._most)
-        if len(chosen) + needed >= len(self._best) or self._steps > MAX_STEPS:
+        if len(chosen) + needed >= len(self._best) or self._steps > self._enough:
             return
         shape = min((i for i in range(len(self._by_shape)) if left >> i & 1), key=lambda i: len(self._by_shape[i]))
         for config in sorted(self._by_shape[shape], key=lambda c: -(self._masks[c] & left).bit_count()):

@@ -76,24 +76,29 @@ class Features:
         start = self.base + PER_TILE * group
         return slice(start, start + PER_TILE)
 
-    def of(self, sizes: Floats) -> Floats:
-        """Returns the features of all configs on a shape, a row each; those of the last shapes are kept."""
+    def of(self, sizes: Floats, configs: Indices | None = None) -> Floats:
+        """Returns the features of some configs on a shape, a row each; without `configs`, of all.
+
+        Those of all configs are kept for the last shapes.
+        """
         place = tuple(sizes.tolist())
+        if configs is not None and place not in self._kept:
+            return self._make(sizes, configs)
         if place not in self._kept:
             while len(self._kept) >= MAX_KEPT:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[place] = self._make(sizes)
-        return self._kept[place]
+            self._kept[place] = self._make(sizes, np.arange(len(self.levels)))
+        return self._kept[place] if configs is None else self._kept[place][configs]
 
     def base_of(self, sizes: Floats, configs: Indices) -> Floats:
         """Returns the columns of the base of some configs, relative to their mean over all configs."""
         crossed = _crossed(self.levels[configs] - self.levels.mean(axis=0), _of_shape(sizes))
         return np.concatenate([self._config_only[configs] - self._config_only.mean(axis=0), crossed], axis=1)
 
-    def _make(self, sizes: Floats) -> Floats:
-        crossed = _crossed(self.levels, _of_shape(sizes))
-        tiled = [division(sizes[group.size], self.tiles[group.knobs]) for group in self.groups]
-        return np.concatenate([self._config_only, crossed, *tiled], axis=1)
+    def _make(self, sizes: Floats, configs: Indices) -> Floats:
+        crossed = _crossed(self.levels[configs], _of_shape(sizes))
+        tiled = [division(sizes[group.size], self.tiles[group.knobs][configs]) for group in self.groups]
+        return np.concatenate([self._config_only[configs], crossed, *tiled], axis=1)
 
 
 def knob_columns(configs: Sequence[Config]) -> Floats:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import isqrt
 
 import numpy as np
@@ -17,6 +16,9 @@ from tunewright.spaces.shape_rule import Node, RuleLeaf, RuleSplit, ShapeRule, b
 
 MAX_DEPTH = 4
 MAX_LEAVES = 12
+
+MAX_BOUNDS = 48
+"""Places where a size is cut; of more, some that divide the shapes evenly."""
 
 MIN_GAIN = 0.002
 """A split that lowers the mean regret by less is not made: it would be luck."""
@@ -71,9 +73,12 @@ class _Fitter:
             return None
         ahead = part.depth + 1 < self.max_depth
         found = []
-        for size, bound in self._bounds(part.shapes):
-            now, later = (part.loss - self._loss(part.shapes, size, bound, further) for further in (False, ahead))
-            found.append((round(later, 9), now, _Cut(size, bound, later)))
+        for bounds in self._bounds(part.shapes):
+            for bound, loss in zip(bounds.at_most, bounds.losses(self.losses[part.shapes]).tolist(), strict=True):
+                low = self.sizes[part.shapes, bounds.size] <= bound
+                left = sum(self._least(part.shapes[side], True) for side in (low, ~low)) if ahead else loss
+                gain, at_once = round(part.loss - left, 9), round(part.loss - loss, 9)
+                found.append((gain, at_once, _Cut(bounds.size, bound, gain)))
         best = max(found, key=lambda one: one[:2], default=None)  # of equals, the one that gains at once
         return best[2] if best and best[0] >= MIN_GAIN else None
 
@@ -81,25 +86,46 @@ class _Fitter:
         low = self.sizes[part.shapes, cut.size] <= cut.at_most
         return self.part(part.shapes[low], part.depth + 1), self.part(part.shapes[~low], part.depth + 1)
 
-    def _bounds(self, shapes: Indices) -> list[tuple[int, int]]:
-        """Returns where sizes can be cut: between neighbors, as far from one as from the other by ratio."""
-        bounds = []
-        for size in range(self.sizes.shape[1]):
-            values = sorted(set(self.sizes[shapes, size].tolist()))
-            bounds += [(size, isqrt(low * high)) for low, high in pairwise(values)]
-        return bounds
-
-    def _loss(self, shapes: Indices, size: int, bound: int, ahead: bool) -> float:
-        low = self.sizes[shapes, size] <= bound
-        return sum(self._least(side, ahead) for side in (shapes[low], shapes[~low]))
+    def _bounds(self, shapes: Indices) -> list[_Bounds]:
+        """Returns where each size can be cut: between neighbors, as far from one as from the other by ratio."""
+        return [_Bounds.of(size, self.sizes[shapes, size]) for size in range(self.sizes.shape[1])]
 
     def _least(self, shapes: Indices, ahead: bool) -> float:
         """Returns the least loss of a part as one leaf, or after one more split."""
-        whole = float(self.losses[shapes].sum(axis=0).min())
-        if not ahead or len(shapes) < 2 or whole < MIN_GAIN:
+        losses = self.losses[shapes]
+        whole = float(losses.sum(axis=0).min())
+        if not ahead or whole < MIN_GAIN:
             return whole
-        split = min((self._loss(shapes, size, bound, False) for size, bound in self._bounds(shapes)), default=whole)
-        return min(whole, split)
+        return min([whole, *(float(cut.losses(losses).min()) for cut in self._bounds(shapes) if cut.at_most)])
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Where a size of some shapes can be cut.
+
+    `order` has the shapes by their size, and `counts` how many of them are below each bound.
+    """
+
+    size: int
+    at_most: list[int]
+    counts: Indices
+    order: Indices
+
+    @classmethod
+    def of(cls, size: int, values: Indices) -> _Bounds:
+        """Returns all bounds between values; of very many, some that divide the shapes evenly."""
+        order = np.argsort(values, kind="stable")
+        counts = np.flatnonzero(np.diff(values[order])) + 1
+        if len(counts) > MAX_BOUNDS:
+            counts = counts[np.linspace(0, len(counts) - 1, MAX_BOUNDS).round().astype(int)]
+        at_most = [isqrt(int(values[order[i - 1]]) * int(values[order[i]])) for i in counts]
+        return cls(size, at_most, counts, order)
+
+    def losses(self, losses: Floats) -> Floats:
+        """Returns the loss after each cut, if the best config of each side serves it."""
+        below = np.cumsum(losses[self.order], axis=0)
+        at = below[self.counts - 1]
+        return np.asarray(at.min(axis=1) + (below[-1] - at).min(axis=1))
 
 
 def fit_rule(cover: Cover, kernel: str, *, max_depth: int = MAX_DEPTH, max_leaves: int = MAX_LEAVES) -> ShapeRule:

@@ -6,8 +6,9 @@ the variance of its predictions. What a trial does to the variance is known befo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,43 +29,47 @@ FIRST = 1e3
 SAMPLED = 22
 """Configs of each shape that stand for all."""
 
+MOST_SHAPES, LEAST_SHAPES, MOST_CELLS = 200, 32, 100_000
+"""Shapes that are looked at before a round of trials, and pairs of shape and config. Of more shapes, the heaviest are,
+so that rounds are fast with thousands of shapes or configs."""
+
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """The covariance of weights, and the features of some configs on each shape."""
+    """The covariance of weights, and the features of some configs on each shape.
+
+    `judged` is the sum of their outer products over all shapes, by the weights of these: with it, what a trial does to
+    the variance on all shapes costs no more than what it does on one.
+    """
 
     covariance: Floats
-    rows: list[Floats]
+    rows: Callable[[int], Floats]
+    judged: Floats
 
-    def left_after(self, shapes: Sequence[int], weights: Floats) -> dict[int, float]:
-        """Returns the sum of variances on all shapes, by their weights, that is left after each of some is tuned."""
-        judged = np.concatenate(self.rows)
-        crossed = judged @ self.covariance
-        before, by_row = (crossed * judged).sum(axis=1), np.repeat(weights, [len(rows) for rows in self.rows])
-        found = {}
-        for shape in shapes:
-            tried = self.rows[shape]
-            inner = np.linalg.cholesky(tried @ self.covariance @ tried.T + np.eye(len(tried)))
-            known = np.linalg.solve(inner, tried @ crossed.T)
-            found[shape] = float((before - (known**2).sum(axis=0)).clip(min=0) @ by_row)
-        return found
+    def gain(self, shape: int) -> float:
+        """Returns by how much the sum of variances on all shapes falls if a shape is tuned."""
+        crossed, inner = self._tuned(shape)
+        return float(np.trace(np.linalg.solve(inner, crossed @ self.judged @ crossed.T)))
 
     def after(self, shape: int) -> Uncertainty:
         """Returns what is left after a shape is tuned."""
-        tried = self.rows[shape]
+        crossed, inner = self._tuned(shape)
+        return replace(self, covariance=self.covariance - crossed.T @ np.linalg.solve(inner, crossed))
+
+    def _tuned(self, shape: int) -> tuple[Floats, Floats]:
+        """Returns the covariances of trials of a shape with the weights, and with each other."""
+        tried = self.rows(shape)
         crossed = tried @ self.covariance
-        known = crossed.T @ np.linalg.solve(crossed @ tried.T + np.eye(len(tried)), crossed)
-        return Uncertainty(self.covariance - known, self.rows)
+        return crossed, crossed @ tried.T + np.eye(len(tried))
 
 
 def shapes_to_tune(table: ShapeTable, count: int = 1, features: Features | None = None) -> list[int]:
     """Returns the shapes without trials whose tuning helps all shapes most, by their weights; the best first."""
     features = features or Features(len(table.names), table.configs)
-    left = np.flatnonzero(np.isnan(table.seconds).all(axis=1)).tolist()
+    left = _heaviest(table, np.flatnonzero(np.isnan(table.seconds).all(axis=1)))
     uncertainty, chosen = _uncertainty(table, features), list[int]()
     while left and len(chosen) < count:
-        remaining = uncertainty.left_after(left, table.weights)
-        chosen.append(min(remaining, key=remaining.__getitem__))
+        chosen.append(max(left, key=uncertainty.gain))
         left.remove(chosen[-1])
         uncertainty = uncertainty.after(chosen[-1])
     return chosen
@@ -76,8 +81,30 @@ def _uncertainty(table: ShapeTable, features: Features) -> Uncertainty:
     grams = sum((part.T @ part for part in tried), np.zeros((features.base, features.base)))
     covariance = np.linalg.inv(grams + PRIOR * np.eye(features.base))
     every = _sample(np.ones(len(table.configs), dtype=bool))
-    rows = [features.base_of(sizes, every) for sizes in table.sizes]
-    return Uncertainty(covariance.astype(np.float64, copy=False), rows)
+
+    def rows(shape: int) -> Floats:
+        return features.base_of(table.sizes[shape], every)
+
+    judged = sum((weight * (rows(i).T @ rows(i)) for i, weight in _drawn(table).items()), np.zeros_like(grams))
+    return Uncertainty(covariance.astype(np.float64, copy=False), rows, judged)
+
+
+def _drawn(table: ShapeTable) -> dict[int, float]:
+    """Returns shapes with their weights; of very many some that are drawn by weight, the same each time."""
+    if len(table.shapes) <= MOST_SHAPES:
+        return dict(enumerate(table.weights.tolist()))
+    drawn = np.random.default_rng(0).choice(len(table.shapes), MOST_SHAPES, p=table.weights / table.weights.sum())
+    return {shape: float(count) for shape, count in Counter(drawn.tolist()).items()}
+
+
+def _heaviest(table: ShapeTable, shapes: Indices) -> list[int]:
+    """Returns the shapes that weigh most for each trial that they had; of equals, some drawn at random."""
+    most = max(LEAST_SHAPES, min(MOST_SHAPES, MOST_CELLS // len(table.configs)))
+    if len(shapes) > most:
+        shapes = np.random.default_rng(0).permutation(shapes)
+        shares = table.weights[shapes] / (1 + (~np.isnan(table.seconds[shapes])).sum(axis=1))
+        shapes = np.sort(shapes[np.argsort(-shares, kind="stable")[:most]])
+    return [int(shape) for shape in shapes]
 
 
 def _sample(configs: NDArray[np.bool_]) -> Indices:
@@ -92,7 +119,7 @@ def trials_to_make(table: ShapeTable, count: int, model: JointModel) -> list[tup
     Shapes of which nothing works yet come first, the heaviest before others.
     """
     expected = []
-    for shape in np.flatnonzero(np.isnan(table.seconds).any(axis=1)).tolist():
+    for shape in _heaviest(table, np.flatnonzero(np.isnan(table.seconds).any(axis=1))):
         gains = expected_gains(table, model, shape)
         config = int(gains.argmax())
         expected.append((float(gains[config]) + float(np.log(table.weights[shape])), shape, config))

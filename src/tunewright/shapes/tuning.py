@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tunewright.cases.inputs import Array, Inputs, parse_dtype
 from tunewright.engine.budget import Budget
 from tunewright.errors import SettingsError
 from tunewright.kernel.tuned import Tuned
@@ -50,7 +51,7 @@ class ShapeTask:
     @cached_property
     def problem(self) -> Problem:
         """The problem of a call with these sizes."""
-        return self.kernel.problem(self.arguments())
+        return problem_of(self.kernel, self.sizes)
 
     @cached_property
     def attempt(self) -> Any:
@@ -122,6 +123,15 @@ class JointSearch:
 def _goes_on(budget: Budget) -> bool:
     """Whether there are trials left, and time that is not kept for the races."""
     return bool(budget.grant()) and (budget.seconds is None or budget.left() > FINAL_SHARE * budget.seconds)
+
+
+def problem_of(kernel: Tuned, sizes: Mapping[str, int]) -> Problem:
+    """Returns the problem of a call with named sizes. Values do not matter, so none are drawn if sizes are enough."""
+    if kernel.declaration.inputs is not None:
+        return kernel.problem(kernel.example(sizes))
+    recipes = Inputs.of_dims(kernel.parameters, sizes, kernel.declaration.dtype).args
+    blank = [np.empty(one.shape, parse_dtype(one.dtype)) if isinstance(one, Array) else one.value for one in recipes]
+    return kernel.problem(blank)
 
 
 def _merged(kernel: Tuned, shapes: Iterable[tuple[Mapping[str, int], float]]) -> list[ShapeTask]:
