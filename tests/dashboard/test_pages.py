@@ -145,6 +145,17 @@ def test_shapes_are_shown_by_the_configs_of_their_cover_with_the_rule() -> None:
     assert PAGES["/shapes"](Views(store), {"name": "absent"}).status == 404
 
 
+def test_predicted_times_of_shapes_are_marked_and_shapes_without_a_config_counted() -> None:
+    store = MemoryStore()
+    for m, times in {5: (1.0, 2.0), 6: (1.1, 2.2), 7: (1.2, None), 50: (None, 1.0), 600: (1.0, None)}.items():
+        store.record(key(m), [Trial(Config(x=x), Timing((t,), "cpu")) for x, t in enumerate(times) if t])
+    read = page(Views(store), "/shapes", name="gemm")
+    assert "≈" in read.text
+    assert "not verified" in read.text
+    assert "configsmean slowerworstshapes not served10.0%0.0%1" in read.text
+    assert "nan" not in read.text
+
+
 def test_misses_are_by_time_at_stake_and_coverage_by_tier(views) -> None:
     text = page(views, "/").text
     assert text.index("M=64") < text.index("M=2048"), "9 s before 5 s"

@@ -17,6 +17,7 @@ from tunewright.report.cover_plot import CurvePoint
 from tunewright.report.formatting import counted
 from tunewright.shapes.checking import CheckedShape, race_rule, unseen_shapes
 from tunewright.shapes.cover import Cover, cover, curve
+from tunewright.shapes.estimates import with_estimates
 from tunewright.shapes.export import to_c_header, to_json, to_python
 from tunewright.shapes.rules import fit_rule, rule_lines
 from tunewright.shapes.serving import rule_decision
@@ -58,14 +59,15 @@ def cover_command(kernel: str, within: float, confidence: float, path: Path | No
     """Find few configs that serve all tuned shapes of a kernel.
 
     From the stored trials of KERNEL: the smallest set of configs of which every shape has one that is nearly as fast as
-    its own best. A config serves only shapes on which it was tried and its results were right, so tune the shapes with
-    the same configs: the exhaustive strategy does.
+    its own best. A config serves only shapes on which it was tried and its results were right, and others of their
+    power-of-two buckets, as fast as a model predicts. Shapes that were tuned with the same configs need no prediction:
+    the exhaustive strategy does that.
     """
     if path is not None and path.suffix not in WRITERS:
         raise click.UsageError(f"{path} does not end in {', '.join(WRITERS)}; its end says what is written")
     store = session_to_read(options["store"]).store
     journals = journals_of(store, kernel)
-    table = ShapeTable.of_journals(journals)
+    table = with_estimates(ShapeTable.of_journals(journals))
     found = cover(table, within, confidence)
     rule = fit_rule(found, kernel)
     if path is not None:
@@ -119,10 +121,15 @@ def _print(found: Cover, rule: ShapeRule, points: list[CurvePoint]) -> None:
     if found.table.errors is not None:
         noisy = f"; {counted(len(found.unsure), 'shape')} too noisy for that" if found.unsure else ""
         output.echo(f"with {found.confidence:.0%} confidence for each shape{noisy}")
+    if found.table.estimated is not None:
+        guessed, works = int(found.table.estimated.sum()), int(found.table.works.sum())
+        output.echo(
+            f"{guessed:,} of {works:,} times are predicted: of configs that worked on a shape of the same bucket"
+        )
     output.print_table(("config", "for"), [(found.config(c), found.describe(c)) for c in found.configs])
     output.echo("\nwith fewer or more configs:")
-    rows = [(point.configs, f"{point.mean:.1%}", f"{point.worst:.1%}") for point in points]
-    output.print_table(("configs", "mean slower", "worst"), rows)
+    rows = [(point.configs, f"{point.mean:.1%}", f"{point.worst:.1%}", point.unserved or "") for point in points]
+    output.print_table(("configs", "mean slower", "worst", "shapes not served"), rows)
     output.echo("\nas a rule:")
     for line in rule_lines(rule):
         output.echo(line)
@@ -139,6 +146,7 @@ def _as_json(found: Cover, rule: ShapeRule, points: list[CurvePoint]) -> dict[st
         "confidence": found.confidence,
         "unsure": [found.table.named(shape) for shape in found.unsure],
         "configs": configs,
-        "curve": [{"configs": point.configs, "mean": point.mean, "worst": point.worst} for point in points],
+        "estimated": 0 if found.table.estimated is None else int(found.table.estimated.sum()),
+        "curve": [point._asdict() for point in points],
         "rule": rule,
     }

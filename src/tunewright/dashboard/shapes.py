@@ -11,7 +11,7 @@ from tunewright.dashboard.layout import PageContent, Query
 from tunewright.dashboard.saved_reports import requires_extension
 from tunewright.dashboard.views import PageNotFound, Views
 from tunewright.errors import SettingsError
-from tunewright.report import formatting
+from tunewright.report import cover_plot, formatting
 from tunewright.report.markup import Markup, el, join_markup, link, table
 from tunewright.spaces.config import Config
 from tunewright.spaces.shape_rule import RuleLeaf, RuleSplit
@@ -34,12 +34,13 @@ def shapes(views: Views, query: Query) -> PageContent:
     """Renders the shapes of a kernel that were tuned, by the configs of their cover."""
     with requires_extension("tunewright.shapes"):
         from tunewright.shapes.cover import cover, curve  # noqa: PLC0415 - an extension, which may be absent
+        from tunewright.shapes.estimates import with_estimates  # noqa: PLC0415 - as above
         from tunewright.shapes.rules import fit_rule  # noqa: PLC0415 - as above
         from tunewright.shapes.table import ShapeTable  # noqa: PLC0415 - as above
 
     name = query.get("name", "")
     try:
-        found = cover(ShapeTable.from_store(views.store, name), WITHIN)
+        found = cover(with_estimates(ShapeTable.from_store(views.store, name)), WITHIN)
     except SettingsError as error:
         raise PageNotFound(f"No shapes of {name[:80]!r} are tuned: {error}") from error
     rule = fit_rule(found, name)
@@ -77,7 +78,9 @@ def _matrix(found: Cover, chosen: Sequence[int]) -> Markup:
         (_sizes(found, i), *(_cell(found, i, config, config == chosen[i]) for config in found.configs))
         for i in _shown(found)
     ]
-    about = "How much slower than the best config of the shape; brighter cells are faster, ◆ is what the rule chooses."
+    about = (
+        "How much slower than the best of the shape; brighter is faster, ◆ is what the rule chooses, ≈ is predicted."
+    )
     return components.section(
         "Shapes and configs", el("div", table("Shapes by configs", heads, rows), class_="heat"), about=about
     )
@@ -87,8 +90,8 @@ def _cell(found: Cover, shape: int, config: int, is_chosen: bool) -> Markup:
     regret = float(found.table.regret[shape, config])
     if not isfinite(regret):
         return el("td", el("span", "not verified", class_="faint"))
-    mark = " ◆" if is_chosen else ""
-    return el("td", f"{regret:.1%}{mark}", data_level=components.level(1 - regret / WORST))
+    about, mark = "" if found.table.verified[shape, config] else "≈ ", " ◆" if is_chosen else ""
+    return el("td", f"{about}{regret:.1%}{mark}", data_level=components.level(1 - regret / WORST))
 
 
 def _regrets(found: Cover, regrets: Sequence[float]) -> Markup:
@@ -114,12 +117,13 @@ def _rule(node: RuleSplit | RuleLeaf) -> Markup:
 
 def _curve(points: Sequence[CurvePoint]) -> Markup:
     """Draws the mean regret by the number of configs, with a table for whoever cannot see it."""
-    most = max(points[0].mean, 1e-9)
+    rows = [(point.configs, f"{point.mean:.1%}", f"{point.worst:.1%}", point.unserved) for point in points]
+    heads = ("configs", "mean slower", "worst", "shapes not served")
+    points = cover_plot.drawable(points)
+    most = max(*(point.mean for point in points), 1e-9)
     across = (WIDTH - 20) / max(1, len(points) - 1)
     places = [f"{10 + across * i:.1f},{HEIGHT - 10 - (HEIGHT - 20) * p.mean / most:.1f}" for i, p in enumerate(points)]
     line: Any = el("polyline", points=" ".join(places), fill="none", stroke="currentColor", stroke_width=2)
     label = f"Mean regret from {points[0].mean:.1%} with one config to {points[-1].mean:.1%} with {points[-1].configs}"
     picture = el("svg", line, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label, width=WIDTH, height=HEIGHT)
-    rows = [(point.configs, f"{point.mean:.1%}", f"{point.worst:.1%}") for point in points]
-    heads = ("configs", "mean slower", "worst")
-    return join_markup([picture, table("Slower by the number of configs", heads, rows, numbers=(1, 2))])
+    return join_markup([picture, table("Slower by the number of configs", heads, rows, numbers=(1, 2, 3))])

@@ -14,11 +14,20 @@ SUFFIXES = (".png", ".svg")
 
 
 class CurvePoint(NamedTuple):
-    """So many configs, and how much slower shapes are with the best of them for each: in the mean, and at worst."""
+    """So many configs, and how much slower shapes are with the best of them for each: in the mean, and at worst.
+
+    Shapes that none of the configs may serve are counted, and left out otherwise.
+    """
 
     configs: int
     mean: float
     worst: float
+    unserved: int
+
+
+def drawable(points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
+    """Returns the points at which each shape has a config, so that they compare; all if there are none."""
+    return [point for point in points if not point.unserved] or points
 
 
 def draw(path: Path, points: Sequence[CurvePoint], title: str, chosen: int) -> None:
@@ -28,6 +37,7 @@ def draw(path: Path, points: Sequence[CurvePoint], title: str, chosen: int) -> N
     race_plot.require_drawable(path)
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
+    points = drawable(points)
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = figure.subplots()
     counts = [point.configs for point in points]

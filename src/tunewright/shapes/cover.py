@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,8 +68,9 @@ class Cover:
 def cover(table: ShapeTable, within: float, confidence: float = 0.9) -> Cover:
     """Returns the smallest set of configs of which every shape has one within a share of its own best.
 
-    Only a config that was tried on a shape and worked may serve it. It must be near with this confidence, as far as the
-    errors of times are known; where no config of a shape is, the surest is taken.
+    Only a config that worked on a shape may serve it, or one that is estimated there, since it was verified on another
+    shape of the bucket. It must be near with this confidence, as far as the errors of times are known; where no config
+    of a shape is, the surest is taken.
     """
     if not 0 <= within < float("inf"):
         raise SettingsError(f"--within is a share of at least 0, such as 5%; {within} is not")
@@ -90,7 +91,10 @@ def cover(table: ShapeTable, within: float, confidence: float = 0.9) -> Cover:
 
 
 def probability_within(table: ShapeTable, within: float) -> Floats:
-    """Returns how likely each config is within a share of the best of each shape, if times vary by their errors."""
+    """Returns how likely each config is within a share of the best of each shape, if times vary by their errors.
+
+    The best is one that was verified.
+    """
     if table.errors is None:
         return (table.regret <= within).astype(np.float64)
     found, rng = np.zeros_like(table.seconds), np.random.default_rng(0)
@@ -98,7 +102,7 @@ def probability_within(table: ShapeTable, within: float) -> Floats:
         works = np.flatnonzero(table.works[shape])
         drawn = rng.standard_normal((DRAWS, len(works))) * table.errors[shape, works]
         drawn += np.log(table.seconds[shape, works])
-        least = drawn.min(axis=1, keepdims=True)
+        least = drawn[:, table.verified[shape, works]].min(axis=1, keepdims=True)
         found[shape, works] = (drawn <= least + np.log1p(within)).mean(axis=0)
     return found
 
@@ -106,19 +110,20 @@ def probability_within(table: ShapeTable, within: float) -> Floats:
 def curve(table: ShapeTable, most: int = 16) -> list[CurvePoint]:
     """Returns the regret by the number of configs; each config is the one that lowers the mean regret most.
 
-    Shapes on which none of the configs was tried count as infinitely slow. It ends where all shapes have their best.
+    Configs that serve more shapes come before all others. It ends where all shapes have their best.
     """
     table = _tried_part(table)
     weights = table.weights / table.weights.sum()
     best = np.full(len(table.shapes), np.inf)
     points: list[CurvePoint] = []
     while len(points) < min(most, len(table.configs)) and best.any():
-        served = np.minimum(best[:, None], table.regret)
-        unserved = weights @ np.isinf(served)
-        means = weights @ np.where(np.isinf(served), 0, served)
-        config = int(np.lexsort((means, unserved))[0])
-        best = served[:, config]
-        points.append(CurvePoint(len(points) + 1, float(weights @ best), float(best.max())))
+        regret = np.minimum(best[:, None], table.regret)
+        unserved = weights @ np.isinf(regret)
+        means = weights @ np.where(np.isinf(regret), 0, regret)
+        best = regret[:, int(np.lexsort((means, unserved))[0])]
+        served = np.isfinite(best)
+        mean = float(weights[served] @ best[served] / weights[served].sum())
+        points.append(CurvePoint(len(points) + 1, mean, float(best[served].max()), int((~served).sum())))
     return points
 
 
@@ -127,9 +132,14 @@ def _tried_part(table: ShapeTable) -> ShapeTable:
     kept = np.flatnonzero(table.works.any(axis=1))
     if not len(kept):
         raise SettingsError("no config works on any shape; tune the kernel first: tunewright tune FILE.py:NAME")
-    shapes = tuple(table.shapes[i] for i in kept)
-    errors = None if table.errors is None else table.errors[kept]
-    return ShapeTable(table.names, shapes, table.configs, table.seconds[kept], table.weights[kept], errors)
+    return replace(
+        table,
+        shapes=tuple(table.shapes[i] for i in kept),
+        seconds=table.seconds[kept],
+        weights=table.weights[kept],
+        errors=None if table.errors is None else table.errors[kept],
+        estimated=None if table.estimated is None else table.estimated[kept],
+    )
 
 
 def _mask(flags: Iterable[bool]) -> int:

@@ -26,9 +26,7 @@ MIN_GAIN = 0.002
 
 def verified_buckets(table: ShapeTable, config: int) -> tuple[tuple[int, ...], ...]:
     """Returns the buckets on which a config worked on a shape, and failed on none."""
-    worked = {bucket_of(table.shapes[i]) for i in np.flatnonzero(table.works[:, config])}
-    failed = {bucket_of(table.shapes[i]) for i in np.flatnonzero(np.isinf(table.seconds[:, config]))}
-    return tuple(sorted(worked - failed))
+    return tuple(sorted({bucket_of(table.shapes[i]) for i in np.flatnonzero(table.verified_on_bucket[:, config])}))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from statistics import median
 
 import msgspec
+import numpy as np
 
 from tunewright.errors import SettingsError
 from tunewright.model.decision import Decision, Evidence
@@ -29,20 +30,23 @@ def rule_decision(rule: ShapeRule, cover: Cover, key: Key) -> Decision:
             "its sizes are served by their own decisions"
         )
     table, leaves = cover.table, list(rule.leaves())
-    shapes = range(len(table.shapes))
-    places = [table.configs.index(Config(rule.leaf(table.named(i)).config)) for i in shapes]
-    works = [i for i in shapes if table.works[i, places[i]]]
-    seconds = [float(table.seconds[i, places[i]]) for i in works]
-    regret = sum(float(table.regret[i, places[i]]) for i in works) / len(works)
+    places = np.array([table.configs.index(Config(rule.leaf(table.named(i)).config)) for i in range(len(table.shapes))])
+    shapes = np.flatnonzero(table.works[range(len(places)), places])
+    measured = shapes[table.verified[shapes, places[shapes]]]
+    # A rule may choose predicted configs only; each was measured on another shape of the bucket.
+    cells = (measured, places[measured]) if len(measured) else np.nonzero(table.verified)
+    seconds = table.seconds[cells].tolist()
+    regret = float(table.regret[shapes, places[shapes]].mean()) if len(shapes) else 0.0
+    predicted = f", predicted on {len(shapes) - len(measured)} of them" if len(measured) < len(shapes) else ""
     note = (
         f"a rule of {counted(len(leaves), 'leaf', 'leaves')} over {', '.join(rule.sizes)}, "
-        f"from {counted(len(works), 'shape')}, {regret:.1%} slower in the mean than with their best configs"
+        f"from {counted(len(shapes), 'shape')}, {regret:.1%} slower in the mean than with their best configs{predicted}"
     )
     evidence = Evidence(
         median(seconds),
         min(seconds),
         max(seconds),
-        trials=int(table.works.sum()),
+        trials=int(table.verified.sum()),
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         notes=(note,),
         rule=rule,

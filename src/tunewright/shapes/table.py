@@ -16,12 +16,17 @@ from tunewright.model.key import Key
 from tunewright.model.trial import Timing, Trial
 from tunewright.ports.store import Store
 from tunewright.spaces.config import Config
+from tunewright.spaces.shape_rule import bucket_of
+from tunewright.strategies.surrogate import log_improvement
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Row = tuple[Mapping[str, int], Config, float]
 """Named sizes, a config, and its seconds; infinite if it failed."""
 Journal = tuple[Key, list[Trial]]
+
+LEAST_ERROR = 1e-9
+"""Of an estimate, so that what is expected of it is a number."""
 
 MIN_SAMPLES = 3
 """Samples of a config that say something about its error."""
@@ -32,7 +37,8 @@ class ShapeTable:
     """Seconds of configs (columns) on shapes (rows): NaN where nothing was tried, infinite where it failed.
 
     `weights` say how often each shape comes; they are positive, and only their ratios matter. `errors` are the standard
-    errors of the logarithms of times; None if nothing is known of them.
+    errors of the logarithms of times; None if nothing is known of them. Times that are `estimated` were predicted, not
+    measured; see `estimates`.
     """
 
     names: tuple[str, ...]
@@ -41,6 +47,7 @@ class ShapeTable:
     seconds: Floats
     weights: Floats
     errors: Floats | None = None
+    estimated: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, rows: Iterable[Row], weights: Mapping[tuple[int, ...], float] | None = None) -> ShapeTable:
@@ -89,16 +96,40 @@ class ShapeTable:
 
     @cached_property
     def works(self) -> NDArray[np.bool_]:
-        """Where a config ran and its results were right."""
+        """Where a config has a time: it ran and its results were right, or it is estimated."""
         return np.isfinite(self.seconds)
 
     @cached_property
+    def verified(self) -> NDArray[np.bool_]:
+        """Where a config ran and its results were right."""
+        return self.works if self.estimated is None else self.works & ~self.estimated
+
+    @cached_property
+    def verified_on_bucket(self) -> NDArray[np.bool_]:
+        """Where a config was verified on a shape of the same bucket and failed on none of them."""
+        buckets = [bucket_of(shape) for shape in self.shapes]
+        places = {bucket: place for place, bucket in enumerate(dict.fromkeys(buckets))}
+        number = np.array([places[bucket] for bucket in buckets])
+        verified, failed = (np.zeros((len(places), len(self.configs)), dtype=bool) for _ in range(2))
+        np.logical_or.at(verified, number, self.verified)
+        np.logical_or.at(failed, number, np.isinf(self.seconds))
+        return np.asarray((verified & ~failed)[number])
+
+    @cached_property
     def regret(self) -> Floats:
-        """By which share each config is slower than the best of its shape; infinite where it is not known to work."""
+        """By which share each config is slower than the best of its shape; infinite where it is not known to work.
+
+        That of an estimate is what is expected: where it may be slower or faster than the best, more than nothing.
+        """
+        best = np.where(self.verified, self.seconds, np.inf).min(axis=1, keepdims=True)
         known = np.where(self.works, self.seconds, np.inf)
-        best = known.min(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):
-            return np.where(np.isfinite(known), known / best - 1, np.inf)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            regret = np.where(np.isfinite(known), known / best - 1, np.inf)
+            if self.estimated is not None and self.errors is not None:
+                slower, errors = np.log(known / best), np.maximum(self.errors, LEAST_ERROR)
+                gains = np.exp(log_improvement(slower, errors, 0.0))
+                regret = np.where(self.estimated, np.expm1(slower + gains), regret)
+        return regret
 
     @cached_property
     def timed(self) -> list[int]:
