@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,9 +44,9 @@ def tune_shapes(kernel: Tuned | DispatchedOperator, place: str, typed: Mapping[s
     session = make_session(kernel, settings)
     limit = Budget.parse(typed["budget"]) if typed["budget"] else kernel.budget() or session.budget()
     search = JointSearch(kernel, _shapes(kernel, place, session), session.settings.seed)
-    speak = typed["progress"] or not typed["as_json"]
-    search.run(limit, _say if speak else lambda sizes, trial: None)
-    decisions = search.decide(limit)
+    said = _Said(limit) if typed["progress"] or not typed["as_json"] else None
+    search.run(limit, said.trial if said else lambda sizes, trial: None)
+    decisions = search.decide(limit, said.race if said else lambda sizes, left: None)
     if typed["as_json"]:
         output.print_json(_as_json(search.table, decisions, limit))
     else:
@@ -59,9 +60,40 @@ def _shapes(kernel: Tuned, place: str, session: Session) -> list[tuple[dict[str,
     return recorded_shapes(backing, kernel.name, kernel.dims)
 
 
-def _say(sizes: Mapping[str, int], trial: Trial) -> None:
-    time = formatting.seconds(trial.seconds) if trial.works else "failed"
-    click.echo(f"{' '.join(f'{name}={size}' for name, size in sizes.items())}  {trial.config}  {time}", err=True)
+class _Said:
+    """Says what each trial found, how many were made, and what is left."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget, self._began, self._made = budget, monotonic(), 0
+        self._best: dict[tuple[int, ...], float] = {}
+
+    def trial(self, sizes: Mapping[str, int], trial: Trial) -> None:
+        """Says what a trial found; the best of each shape is marked as soon as there is another."""
+        self._made += 1
+        shape, time = tuple(sizes.values()), formatting.seconds(trial.seconds) if trial.works else "failed"
+        before = self._best.get(shape)
+        if trial.works:
+            self._best[shape] = min(trial.seconds, before or trial.seconds)
+        best = "  best of the shape" if trial.works and before and trial.seconds < before else ""
+        click.echo(f"{self._progress()}  {_named(sizes)}  {trial.config}  {time}{best}", err=True)
+
+    def race(self, sizes: Mapping[str, int], left: int) -> None:
+        """Says which shape is decided next."""
+        click.echo(f"racing the best configs of {_named(sizes)}; {left:,} more to decide", err=True)
+
+    def _progress(self) -> str:
+        of = "" if self._budget.trials is None else f" of {self._budget.trials:,}"
+        return f"{self._made:,}{of}{self._left()}"
+
+    def _left(self) -> str:
+        guesses = [] if self._budget.seconds is None else [self._budget.left()]
+        if self._budget.trials is not None:
+            guesses.append((self._budget.trials - self._made) * (monotonic() - self._began) / self._made)
+        return f", {formatting.clock(max(0.0, min(guesses)))} left" if guesses else ""
+
+
+def _named(sizes: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def _print(name: str, table: ShapeTable, decisions: list[Decision], budget: Budget) -> None:

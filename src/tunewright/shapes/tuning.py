@@ -34,6 +34,8 @@ MAX_CONFIGS = 2000
 """Configs that the model knows; of larger spaces, a random sample."""
 
 OnTrial = Callable[[Mapping[str, int], Trial], None]
+OnRace = Callable[[Mapping[str, int], int], None]
+"""Takes the sizes of the shape that is raced, and how many are left."""
 
 
 @dataclass
@@ -108,13 +110,15 @@ class JointSearch:
             budget.learn(trial)
             on_trial(task.sizes, trial)
 
-    def decide(self, budget: Budget) -> list[Decision]:
+    def decide(self, budget: Budget, on_race: OnRace = lambda sizes, left: None) -> list[Decision]:
         """Races the best configs of each shape that was tried, the heaviest first, as long as there is time."""
+        order = sorted(self.table.tuned, key=lambda i: -self.tasks[i].weight)
         found = []
-        for number in sorted(self.table.tuned, key=lambda i: -self.tasks[i].weight):
+        for place, number in enumerate(order, 1):
             if budget.left() <= 0:
                 break
             task = self.tasks[number]
+            on_race(task.sizes, len(order) - place)
             tried = {trial.config for trial in self.kernel.session.store.trials(task.problem.key)}
             found.append(self.kernel.search(task.problem, task.arguments(), Budget(len(tried | {self.kernel.default}))))
         return found
