@@ -19,6 +19,7 @@ kernel of which no table is kept is left out. Figures with a goal are those of t
 
 What is done for all shapes together, a model, a cover and a rule, is in `shapes_joint.py`; 10,000 random lengths, in
 `shapes_lengths.py`; what a rule costs in a launch, in `shapes_lookup.py`. `shapes_kernels.py` has the kernels.
+`shapes_many.py` is about hundreds of shapes.
 
 Configs are chosen by some passes of the recording and judged by the others, so that luck does not count as skill.
 `floor` is the regret of a shape's own best config: what the noise alone costs, in every figure here.

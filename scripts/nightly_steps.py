@@ -27,6 +27,7 @@ BENCHMARK_LIMITS = {
     "search": 20 * MINUTE,
     "service_storm": 20 * MINUTE,
     "shapes": 45 * MINUTE,
+    "shapes_many": 25 * MINUTE,
     "torch_compile": 30 * MINUTE,
 }
 """Limits of benchmarks that take longer than others, quick as they run here."""

@@ -1,9 +1,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.planning import DRAWN_SHAPES, EACH, FIRST_SHAPES, TrialPlan, Trials
+from tunewright.shapes.representatives import MANY, PER_SHAPE, START, Representatives
 from tunewright.shapes.table import ShapeTable
 
 
@@ -72,3 +74,55 @@ def test_a_kernel_of_which_nothing_works_is_tried_to_the_end(modeled) -> None:
         assert all(np.isnan(plan.seconds[place]) for place in wanted)
         answered(plan, failing, wanted)
     assert np.isinf(plan.seconds).all()
+
+
+def test_of_many_shapes_some_stand_for_all_and_more_the_longer_the_search_is(many) -> None:
+    plan, made = planned(many, trials=150), 0
+    while made < 150:
+        wanted = plan.next()
+        answered(plan, many, wanted)
+        made += len(wanted)
+    tried = np.flatnonzero(plan.table.works.any(axis=1))
+    assert 150 // PER_SHAPE <= len(tried) <= 60, "more than at first only because no trial on these was worth it"
+    model = JointModel(plan.table)
+    rest = np.setdiff1d(np.arange(len(many.shapes)), tried)[::20]
+    assert np.mean([many.regret[i, model.best(many.shapes[i])] for i in rest]) < 0.05, "0.08 with a trial of each"
+    unlimited, sizes = planned(many), []
+    for _ in range(40):
+        answered(unlimited, many, unlimited.next())
+        sizes.append(int(unlimited.table.works.any(axis=1).sum()))
+    assert sizes[FIRST_SHAPES] == START
+    assert sizes[-1] > START
+
+
+def test_shapes_that_stand_for_all_are_the_heavy_ones_and_those_with_trials(many) -> None:
+    weights = np.ones(len(many.shapes))
+    weights[100:110] = 1e5
+    seconds = np.full_like(many.seconds, np.nan)
+    seconds[7, 3] = 1.0
+    table = replace(many, seconds=seconds, weights=weights)
+    drawn = Representatives(table, 100, 0)
+    shapes = drawn.shapes(seconds)
+    assert len(shapes) == 100 // PER_SHAPE
+    assert {7, *range(100, 110)} <= set(shapes)
+    assert Representatives(table, 100, 0).shapes(seconds) == shapes, "the same each time"
+    assert Representatives(table, 100, 1).shapes(seconds) != shapes
+    part = drawn.standing_for_all(table, shapes)
+    assert part.weights.sum() == pytest.approx(weights.sum())
+    assert [part.shapes[i] for i in range(len(shapes))] == [many.shapes[i] for i in shapes]
+    while drawn.grow():
+        pass
+    assert drawn.shapes(seconds) == list(range(len(many.shapes))), "in the end all"
+
+
+def test_a_plan_ends_when_every_shape_that_is_worth_it_was_tried(modeled) -> None:
+    """Of many shapes with two configs each, all are tried in the end."""
+    shapes = tuple((m,) for m in range(1, MANY + 40))
+    seconds = np.array([[1.0, 1.5 if m % 2 else 0.5] for (m,) in shapes])
+    table = ShapeTable(("M",), shapes, modeled.configs[:2], seconds, np.ones(len(shapes)))
+    plan, rounds = planned(table), 0
+    while wanted := plan.next():
+        answered(plan, table, wanted)
+        rounds += 1
+    assert rounds < 200
+    assert plan.table.works.any(axis=1).all()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -132,14 +132,7 @@ def _tried_part(table: ShapeTable) -> ShapeTable:
     kept = np.flatnonzero(table.works.any(axis=1))
     if not len(kept):
         raise SettingsError("no config works on any shape; tune the kernel first: tunewright tune FILE.py:NAME")
-    return replace(
-        table,
-        shapes=tuple(table.shapes[i] for i in kept),
-        seconds=table.seconds[kept],
-        weights=table.weights[kept],
-        errors=None if table.errors is None else table.errors[kept],
-        estimated=None if table.estimated is None else table.estimated[kept],
-    )
+    return table.part(kept.tolist())
 
 
 def _mask(flags: Iterable[bool]) -> int:

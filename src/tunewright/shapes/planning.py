@@ -3,6 +3,9 @@
 First some shapes get two trials each, those that make the predictions for all others most certain: random configs, in
 which each value of a knob is as frequent as any other, and as soon as enough shapes were tried, one of the two is what
 is predicted to be the fastest. Then trials go where most time is expected to be saved, by the weights of the shapes.
+
+Of many shapes, some that are drawn by weight stand for all. A trial on each of them would find the best config of none,
+and what was found on some is predicted well for others. The longer the search is, the more shapes are tuned.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 from tunewright.shapes.draws import BalancedDraws
 from tunewright.shapes.features import Features
 from tunewright.shapes.joint_model import JointModel
+from tunewright.shapes.representatives import Representatives
 from tunewright.shapes.selection import expected_gains, shapes_to_tune, trials_to_make
 from tunewright.shapes.table import Floats, ShapeTable
 
@@ -45,8 +49,8 @@ class TrialPlan:
         self.seconds: Floats = table.seconds.copy()
         self._features = Features(len(table.names), table.configs)
         self._draws = BalancedDraws(self._features.levels, self._rng)
-        most = FIRST_SHAPES if trials is None else max(2, int(FIRST_SHARE * trials) // EACH)
-        self._first = min(most, len(table.shapes))
+        self._first = FIRST_SHAPES if trials is None else max(2, int(FIRST_SHARE * trials) // EACH)
+        self._representatives = Representatives(table, trials, seed)
 
     @property
     def table(self) -> ShapeTable:
@@ -55,8 +59,17 @@ class TrialPlan:
 
     def next(self) -> Trials:
         """Returns the next trials; none if nothing is worth it. Tell their times in `seconds` before asking again."""
-        table, untried = self.table, np.isnan(self.seconds)
-        if len(table.shapes) - untried.all(axis=1).sum() < self._first:
+        while True:
+            shapes = self._representatives.shapes(self.seconds)
+            if wanted := self._next_of(self._representatives.standing_for_all(self.table, shapes)):
+                return [(shapes[shape], config) for shape, config in wanted]
+            if not self._representatives.grow():
+                return []
+
+    def _next_of(self, table: ShapeTable) -> Trials:
+        """Returns the next trials of a table that has some of the shapes."""
+        untried = np.isnan(table.seconds)
+        if len(table.shapes) - untried.all(axis=1).sum() < min(self._first, len(table.shapes)):
             (shape,) = shapes_to_tune(table, 1, self._features)
             return [(shape, config) for config in self._first_configs(table, shape)]
         return self._next_round(table) if table.tuned else self._drawn_round(untried)

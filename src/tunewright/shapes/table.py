@@ -147,6 +147,17 @@ class ShapeTable:
         seconds[list(shapes)] = self.seconds[list(shapes)]
         return replace(self, seconds=seconds)
 
+    def part(self, shapes: Sequence[int]) -> ShapeTable:
+        """Returns the table that has some of the shapes."""
+        return replace(
+            self,
+            shapes=tuple(self.shapes[i] for i in shapes),
+            seconds=self.seconds[shapes],
+            weights=self.weights[shapes],
+            errors=None if self.errors is None else self.errors[shapes],
+            estimated=None if self.estimated is None else self.estimated[shapes],
+        )
+
     def sample(self, count: int, shapes: Sequence[int]) -> list[Indices]:
         """Returns configs that work on each of some shapes, so many in all: drawn at random, the same each time."""
         rng, most = np.random.default_rng(0), max(2, count // max(1, len(shapes)))
