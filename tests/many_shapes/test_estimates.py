@@ -92,7 +92,7 @@ def test_an_estimate_is_expected_to_lose_more_than_nothing_and_is_never_the_best
     assert guessed.regret[1, 0] == pytest.approx(0.0, abs=1e-3), "surely twice as fast loses nothing"
     drawn = np.exp(np.random.default_rng(0).normal(0, 0.3, 200_000))
     equal = replace(guessed, seconds=np.array([[1.0, 2.0], [2.0, 2.0]]), errors=3 * errors)
-    assert equal.regret[1, 0] == pytest.approx(np.exp(np.log(drawn).clip(0).mean()) - 1, rel=0.01)
+    assert equal.regret[1, 0] == pytest.approx((drawn - 1).clip(0).mean(), rel=0.01)
     sure = probability_within(equal, 0.05)
     assert sure[1, 1] == 1.0
     assert 0.5 < sure[1, 0] < 0.62
@@ -138,3 +138,48 @@ def test_a_curve_counts_shapes_that_no_config_may_serve(small) -> None:
     assert [point.configs for point in drawable(points)] == [2, 3], "others do not compare"
     alone = [CurvePoint(1, 0.1, 0.2, 3)]
     assert drawable(alone) == alone
+
+
+def test_sure_estimates_never_lose_less_than_nothing() -> None:
+    rows = [({"M": m}, Config(x=x), 1.0 + x) for m in (5, 6) for x in (0, 1)]
+    table, estimated = ShapeTable.of(rows), np.array([[False, False], [True, False]])
+    for error in (1e-9, 1e-3, 0.03, 0.5, 3.0):
+        for seconds in (1e-6, 1.0, 1.999, 2.0, 1e6):
+            times = np.array([[1.0, 2.0], [seconds, 2.0]])
+            guessed = replace(table, seconds=times, errors=np.full((2, 2), error), estimated=estimated)
+            assert np.isfinite(guessed.regret).all()
+            assert guessed.regret[1, 0] >= max(0.0, seconds / 2 - 1) - 1e-9
+    kept = guessed.only([0])
+    assert not kept.estimated[1].any()
+    assert not np.isnan(kept.regret).any()
+
+
+def test_what_failed_on_a_shape_of_which_nothing_works_is_served_nowhere_in_its_bucket() -> None:
+    table = ShapeTable.of([
+        ({"M": 5}, Config(x=0), 1.0), ({"M": 6}, Config(x=0), float("inf")), ({"M": 64}, Config(x=1), 1.0),
+    ])  # fmt: skip
+    rule = fit_rule(cover(table, 0.05), "toy")
+    assert [rule.config({"M": m}) for m in (5, 6, 7)] == [None, None, None]
+    assert rule.config({"M": 50}) == Config(x=1)
+    other = ShapeTable.of([
+        ({"M": 5}, Config(x=0), 1.0), ({"M": 5}, Config(x=1), 1.2), ({"M": 6}, Config(x=0), float("inf")),
+        ({"M": 6}, Config(x=1), 1.0),
+    ])  # fmt: skip
+    found = cover(other, 0.05)
+    assert [other.configs[c]["x"] for c in found.serves] == [1, 1], "one that may serve, though the other is faster"
+    assert fit_rule(found, "toy").config({"M": 5}) == Config(x=1)
+
+
+def test_only_the_heaviest_shapes_are_predicted_if_there_are_very_many(modeled) -> None:
+    known = some_trials(denser(modeled), 0.15, 0)
+    weights = np.arange(len(known.shapes)) + 1.0
+    found = with_estimates(replace(known, weights=weights), most=10 * len(known.configs))
+    assert found.estimated.any(axis=1).nonzero()[0].min() >= len(known.shapes) - 10
+
+
+def test_of_equals_the_curve_takes_the_config_that_loses_least() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        seconds = np.exp(rng.normal(0, 0.5, (18, 7)))
+        table = ShapeTable.of(({"M": m + 1}, Config(x=x), float(seconds[m, x])) for m in range(18) for x in range(7))
+        assert curve(table)[0].mean == pytest.approx(table.regret.mean(axis=0).min())

@@ -10,9 +10,15 @@ import tunewright as tw
 from tunewright.cli.main import command
 from tunewright.engine.budget import Budget
 from tunewright.errors import NoDecision, SettingsError
+from tunewright.model.decision import Decision, Evidence
+from tunewright.model.signature import Signature
+from tunewright.model.trial import Timing, Trial
+from tunewright.shapes.table import ShapeTable
 from tunewright.shapes.tuning import JointSearch
 from tunewright.shapes.weighted import read_shapes, recorded_shapes
+from tunewright.spaces.config import Config
 from tunewright.stores.memory import MemoryStore
+from tunewright.testing.keys import KEY, other_key
 from worked_time import work
 
 SPACE = tw.Space(tw.Knob("tile", [1, 2, 4, 8, 16, 32]), tw.Knob("pack", [0, 1]))
@@ -117,3 +123,45 @@ def test_the_command_tunes_recorded_shapes_together(tmp_path, monkeypatch) -> No
     assert found["decisions"]
     refused = CliRunner().invoke(command, [*words, "--fresh"])
     assert refused.exit_code == 2
+
+
+def typed(tmp_path, monkeypatch, *words: str):
+    """Runs `tunewright tune` on the program, for the shapes in a file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TUNEWRIGHT_STORE", str(tmp_path / "kept.sqlite"))
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "shapes.txt").write_text("N=8\nN=100\n")
+    return CliRunner().invoke(command, ["tune", "program.py:add", "--shapes", "shapes.txt", "--pool", "serial", *words])
+
+
+def test_it_says_what_was_kept_what_is_known_and_that_nothing_was_decided(tmp_path, monkeypatch) -> None:
+    def stopped(self, number, places, budget, on_trial) -> None:
+        if self.table.works.any():
+            raise KeyboardInterrupt
+        tried(self, number, places, budget, on_trial)
+
+    tried = JointSearch._try
+    monkeypatch.setattr(JointSearch, "_try", stopped)
+    said = typed(tmp_path, monkeypatch, "--budget", "6")
+    assert said.exit_code != 0
+    assert "interrupted; 2 trials are kept" in said.stderr
+    monkeypatch.setattr(JointSearch, "_try", tried)
+    again = typed(tmp_path, monkeypatch, "--budget", "2")
+    assert "2 trials of before are known" in again.stderr
+    assert "1 of 2, " in again.stderr
+    assert "racing the best configs of N=" in again.stderr
+    monkeypatch.setattr(JointSearch, "decide", lambda self, budget, on_race: [])
+    assert "give a larger --budget" in typed(tmp_path, monkeypatch, "--budget", "1").stdout.replace("\n", " ")
+    both = typed(tmp_path, monkeypatch, "--budget", "1", "--shape", "8")
+    assert both.exit_code == 2
+    assert "give one of them" in both.output
+
+
+def test_a_final_race_says_which_config_of_a_shape_is_fastest() -> None:
+    store, key = MemoryStore(), other_key(signature=Signature(KEY.signature.args, {"M": 4}))
+    times = (1.0, 1.1, 2.0, float("inf"))
+    for x, seconds in enumerate(times[:3]):
+        store.record(key, [Trial(Config(x=x), Timing((seconds,), "cpu"))])
+    assert ShapeTable.from_store(store, "gemm").regret[0].tolist() == pytest.approx([0.0, 0.1, 1.0])
+    store.put(Decision(key, Config(x=1), Evidence(1.0, 0.9, 1.1, trials=3)))
+    assert ShapeTable.from_store(store, "gemm").regret[0].tolist() == pytest.approx([0.0, 0.0, 1.0])

@@ -103,13 +103,15 @@ def test_shapes_that_stand_for_all_are_the_heavy_ones_and_those_with_trials(many
     table = replace(many, seconds=seconds, weights=weights)
     drawn = Representatives(table, 100, 0)
     shapes = drawn.shapes(seconds)
-    assert len(shapes) == 100 // PER_SHAPE
-    assert {7, *range(100, 110)} <= set(shapes)
+    assert len(drawn.drawn) == 100 // PER_SHAPE
+    assert set(shapes) == drawn.drawn | {7}, "and what has trials"
+    assert set(range(100, 110)) <= drawn.drawn
     assert Representatives(table, 100, 0).shapes(seconds) == shapes, "the same each time"
     assert Representatives(table, 100, 1).shapes(seconds) != shapes
     part = drawn.standing_for_all(table, shapes)
     assert part.weights.sum() == pytest.approx(weights.sum())
     assert [part.shapes[i] for i in range(len(shapes))] == [many.shapes[i] for i in shapes]
+    assert part.weights[shapes.index(7)] == weights[7], "it was not drawn, so it stands for itself"
     while drawn.grow():
         pass
     assert drawn.shapes(seconds) == list(range(len(many.shapes))), "in the end all"
@@ -126,3 +128,28 @@ def test_a_plan_ends_when_every_shape_that_is_worth_it_was_tried(modeled) -> Non
         rounds += 1
     assert rounds < 200
     assert plan.table.works.any(axis=1).all()
+
+
+def test_heavy_shapes_do_not_wait_for_light_ones_that_have_trials(many) -> None:
+    light, heavy = range(60), range(60, 70)
+    weights = np.array([1.0] * 60 + [1e4] * 10)
+    seconds = np.full((70, len(many.configs)), np.nan)
+    seconds[light, :2] = many.seconds[light, :2]
+    table = replace(many, shapes=many.shapes[:70], seconds=seconds, weights=weights)
+    plan = TrialPlan(table, trials=60)
+    for _ in range(6):
+        answered(plan, many, plan.next())
+    assert plan.table.works[heavy].any(axis=1).all()
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_extreme_weights_stay_numbers(many, largest) -> None:
+    weights = np.full(300, 1e308) if largest else 10.0 ** np.random.default_rng(0).uniform(-300, 300, 300)
+    table = replace(many, shapes=many.shapes[:300], seconds=np.full((300, len(many.configs)), np.nan), weights=weights)
+    plan = TrialPlan(table, trials=1200)
+    for _ in range(4):
+        answered(plan, many, plan.next())
+    drawn = plan._representatives
+    while drawn.grow():
+        part = drawn.standing_for_all(plan.table, drawn.shapes(plan.seconds))
+        assert (part.weights > 0).all()

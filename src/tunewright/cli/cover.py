@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from tunewright.cli import output
 from tunewright.cli.completion import complete_kernel
@@ -23,6 +24,9 @@ from tunewright.shapes.rules import fit_rule, rule_lines
 from tunewright.shapes.serving import rule_decision
 from tunewright.shapes.table import ShapeTable, journals_of
 from tunewright.spaces.shape_rule import ShapeRule
+
+FEW = 5
+"""Trials of a shape below which its best config may not be known."""
 
 WRITERS = {".json": to_json, ".py": to_python, ".h": to_c_header}
 
@@ -67,7 +71,7 @@ def cover_command(kernel: str, within: float, confidence: float, path: Path | No
         raise click.UsageError(f"{path} does not end in {', '.join(WRITERS)}; its end says what is written")
     store = session_to_read(options["store"]).store
     journals = journals_of(store, kernel)
-    table = with_estimates(ShapeTable.of_journals(journals))
+    table = with_estimates(ShapeTable.from_store(store, kernel))
     found = cover(table, within, confidence)
     rule = fit_rule(found, kernel)
     if path is not None:
@@ -77,6 +81,7 @@ def cover_command(kernel: str, within: float, confidence: float, path: Path | No
     points = curve(table)
     if options["plot"] is not None:
         cover_plot.draw(options["plot"], points, _headline(found), len(found.configs))
+        click.echo(f"{options['plot']}: the curve", err=True)
     checked = _race(options["target"], rule, found, options["sample"]) if options["target"] else []
     if options["as_json"]:
         output.print_json(_as_json(found, rule, points) | {"raced": [asdict(one) for one in checked]})
@@ -104,8 +109,8 @@ def _print_raced(checked: list[CheckedShape]) -> None:
         for one in checked
     ]
     output.print_table(("shape", "config", "than the fastest of the rule"), rows)
-    if any(one.problem for one in checked):
-        output.echo("some are wrong there: do not use the rule")
+    wrong = any(one.problem for one in checked)
+    output.echo("some are wrong there: do not use the rule" if wrong else "all results were right there")
 
 
 def _headline(found: Cover) -> str:
@@ -116,7 +121,9 @@ def _headline(found: Cover) -> str:
 
 
 def _print(found: Cover, rule: ShapeRule, points: list[CurvePoint]) -> None:
-    proof = "no fewer will do" if found.is_smallest else "fewer may do"
+    verified = found.table.estimated is None and bool(np.isfinite(found.table.regret).all())
+    fewer = "no fewer will do" if verified else "no fewer will do of what worked there"
+    proof = fewer if found.is_smallest else "fewer may do"
     output.echo(f"{_headline(found)}; {proof}", "bold")
     if found.table.errors is not None:
         noisy = f"; {counted(len(found.unsure), 'shape')} too noisy for that" if found.unsure else ""
@@ -127,7 +134,11 @@ def _print(found: Cover, rule: ShapeRule, points: list[CurvePoint]) -> None:
             f"{guessed:,} of {works:,} times are predicted: of configs that worked on a shape of the same bucket"
         )
     output.print_table(("config", "for"), [(found.config(c), found.describe(c)) for c in found.configs])
-    output.echo("\nwith fewer or more configs:")
+    if few := int((found.table.verified.sum(axis=1) < FEW).sum()):
+        output.echo(
+            f"{counted(few, 'shape')} had fewer than {FEW} trials, so their best may not be known: tune them on"
+        )
+    output.echo("\nwith fewer or more configs, each the one that helps the mean most:")
     rows = [(point.configs, f"{point.mean:.1%}", f"{point.worst:.1%}", point.unserved or "") for point in points]
     output.print_table(("configs", "mean slower", "worst", "shapes not served"), rows)
     output.echo("\nas a rule:")

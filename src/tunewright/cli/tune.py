@@ -94,6 +94,9 @@ def tune(targets: tuple[str, ...], shapes: tuple[str, ...], place: str | None, *
         if place is not None:
             from tunewright.cli.tune_shapes import tune_shapes  # noqa: PLC0415 - an extension
 
+            if shapes:
+                raise click.UsageError("--shape tunes each shape by itself, --shapes all together; give one of them")
+
             tune_shapes(kernel, place, options)
             return
         sizes_to_tune = resolve_sizes(kernel, shapes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+import numpy as np
 
 from tunewright.cli import output
 from tunewright.cli.targets import make_session
@@ -44,9 +45,16 @@ def tune_shapes(kernel: Tuned | DispatchedOperator, place: str, typed: Mapping[s
     session = make_session(kernel, settings)
     limit = Budget.parse(typed["budget"]) if typed["budget"] else kernel.budget() or session.budget()
     search = JointSearch(kernel, _shapes(kernel, place, session), session.settings.seed)
-    said = _Said(limit) if typed["progress"] or not typed["as_json"] else None
-    search.run(limit, said.trial if said else lambda sizes, trial: None)
-    decisions = search.decide(limit, said.race if said else lambda sizes, left: None)
+    said = _Said(limit, search.table) if typed["progress"] or not typed["as_json"] else None
+    try:
+        search.run(limit, said.trial if said else lambda sizes, trial: None)
+        decisions = search.decide(limit, said.race if said else lambda sizes, left: None)
+    except KeyboardInterrupt:
+        kept = int((~np.isnan(search.table.seconds)).sum())
+        click.echo(
+            f"interrupted; {formatting.counted(kept, 'trial')} are kept. Run the same command to go on.", err=True
+        )
+        raise
     if typed["as_json"]:
         output.print_json(_as_json(search.table, decisions, limit))
     else:
@@ -63,14 +71,17 @@ def _shapes(kernel: Tuned, place: str, session: Session) -> list[tuple[dict[str,
 class _Said:
     """Says what each trial found, how many were made, and what is left."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, table: ShapeTable) -> None:
         self._budget, self._began, self._made = budget, monotonic(), 0
-        self._best: dict[tuple[int, ...], float] = {}
+        best = np.where(table.works, table.seconds, np.inf).min(axis=1)
+        self._best = {tuple(sorted(table.named(i).items())): float(best[i]) for i in table.timed}
+        if known := int((~np.isnan(table.seconds)).sum()):
+            click.echo(f"{formatting.counted(known, 'trial')} of before are known, and cost nothing", err=True)
 
     def trial(self, sizes: Mapping[str, int], trial: Trial) -> None:
         """Says what a trial found; the best of each shape is marked as soon as there is another."""
         self._made += 1
-        shape, time = tuple(sizes.values()), formatting.seconds(trial.seconds) if trial.works else "failed"
+        shape, time = tuple(sorted(sizes.items())), formatting.seconds(trial.seconds) if trial.works else "failed"
         before = self._best.get(shape)
         if trial.works:
             self._best[shape] = min(trial.seconds, before or trial.seconds)
@@ -89,7 +100,7 @@ class _Said:
         guesses = [] if self._budget.seconds is None else [self._budget.left()]
         if self._budget.trials is not None:
             guesses.append((self._budget.trials - self._made) * (monotonic() - self._began) / self._made)
-        return f", {formatting.clock(max(0.0, min(guesses)))} left" if guesses else ""
+        return f", {formatting.clock(max(0.0, min(guesses)))} left, then races" if guesses else ""
 
 
 def _named(sizes: Mapping[str, int]) -> str:
@@ -106,8 +117,10 @@ def _print(name: str, table: ShapeTable, decisions: list[Decision], budget: Budg
     rows = [(d.key.signature, d.config, formatting.measured(d.evidence.seconds, d.key) if d.evidence else "")
             for d in decisions]  # fmt: skip
     output.print_table(("shape", "config", "time"), rows)
-    if len(decisions) < len(table.shapes):
-        output.echo(f"\nfor the others: tunewright cover {name} --serve")
+    if not decisions:
+        output.echo("\nnothing is decided: too few trials worked, or no time was left to race; give a larger --budget")
+    elif len(decisions) < len(table.shapes):
+        output.echo(f"\nfor others in the same power-of-two buckets: tunewright cover {name} --serve")
 
 
 def _as_json(table: ShapeTable, decisions: list[Decision], budget: Budget) -> dict[str, Any]:

@@ -26,7 +26,9 @@ WITHIN = 0.05
 WORST = 0.5
 """The regret of the darkest cells."""
 
-MAX_SHAPES = 300
+MAX_SHAPES, MOST_PREDICTED = 300, 10_000
+"""Shapes that are shown, and times that are predicted: a page must not take long."""
+
 WIDTH, HEIGHT = 360, 160
 
 
@@ -40,7 +42,7 @@ def shapes(views: Views, query: Query) -> PageContent:
 
     name = query.get("name", "")
     try:
-        found = cover(with_estimates(ShapeTable.from_store(views.store, name)), WITHIN)
+        found = cover(with_estimates(ShapeTable.from_store(views.store, name), MOST_PREDICTED), WITHIN)
     except SettingsError as error:
         raise PageNotFound(f"No shapes of {name[:80]!r} are tuned: {error}") from error
     rule = fit_rule(found, name)

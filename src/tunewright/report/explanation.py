@@ -49,7 +49,7 @@ def explain_evidence(key: Key, decision: Decision, exact: Key | None = None) -> 
     lines = [f"{decision.tier}: {verdict(decision)}"]
     if decision.tier is Tier.BUCKET and exact is not None:
         lines.append(f"  {exact.signature} is served by its bucket")
-    if (evidence := decision.evidence) is None:
+    if (evidence := decision.evidence) is None or evidence.rule is not None:
         return lines
     lines.append(
         f"found by {evidence.strategy} (seed {evidence.seed}) in {formatting.counted(evidence.trials, 'trial')}, "

@@ -119,6 +119,8 @@ def verdict(decision: Decision) -> str:
     evidence = decision.evidence
     if evidence is None:
         return f"{decision.config}  (the default; there is no decision)"
+    if evidence.rule is not None:
+        return " · ".join([f"{decision.config}", *evidence.notes])
     measured = formatting.measured(evidence.seconds, decision.key)
     parts = [f"{decision.config}", f"{measured} {formatting.spread(evidence.low, evidence.high, evidence.seconds)}"]
     if evidence.gain and evidence.gain != 1:

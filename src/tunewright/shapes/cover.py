@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tunewright.errors import SettingsError
 from tunewright.report.cover_plot import CurvePoint
 from tunewright.report.formatting import counted
 from tunewright.shapes.table import Floats, ShapeTable
 from tunewright.spaces.config import Config
+
+MAX_CONFIGS = 400
+"""No smaller set is looked for than one of more configs."""
 
 DRAWS = 400
 """How often times are drawn to see what their errors mean for the regret."""
@@ -24,10 +28,12 @@ MAX_STEPS, MAX_WORK = 100_000, 10_000_000
 class Cover:
     """Configs by their place in the table, and which of them serves each shape.
 
-    `regret` is that of each shape with its config. `is_smallest` says whether no smaller set exists. `sure` is how
-    likely each shape is within the share, given the errors of its times; below `confidence` where no config is surer.
+    `known` is the table with all shapes, and `table` that of those with a config that works. `regret` is that of each
+    shape with its config. `is_smallest` says whether no smaller set exists. `sure` is how likely each shape is within
+    the share, given the errors of its times; below `confidence` where no config is surer.
     """
 
+    known: ShapeTable
     table: ShapeTable
     within: float
     configs: tuple[int, ...]
@@ -64,18 +70,25 @@ class Cover:
         """Returns the config at a place of the table."""
         return self.table.configs[place]
 
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        """Which configs a rule may choose for each shape: verified on its bucket, and failed on no shape of it."""
+        return _allowed(self.known)
+
 
 def cover(table: ShapeTable, within: float, confidence: float = 0.9) -> Cover:
     """Returns the smallest set of configs of which every shape has one within a share of its own best.
 
     Only a config that worked on a shape may serve it, or one that is estimated there, since it was verified on another
-    shape of the bucket. It must be near with this confidence, as far as the errors of times are known; where no config
-    of a shape is, the surest is taken.
+    shape of the bucket; one that failed on a shape of the bucket may not, unless no other works. It must be near with
+    this confidence, as far as the errors of times are known; where no config of a shape is, the surest is taken.
     """
     if not 0 <= within < float("inf"):
         raise SettingsError(f"--within is a share of at least 0, such as 5%; {within} is not")
-    table = _tried_part(table)
+    known, table = table, _tried_part(table)
     sure = probability_within(table, within)
+    allowed = _allowed(known)
+    sure = np.where(allowed | ~(allowed & table.works).any(axis=1, keepdims=True), sure, 0.0)
     near = sure >= np.minimum(confidence, sure.max(axis=1, keepdims=True))
     masks = {int(c): _mask(near[:, c]) for c in np.flatnonzero(near.any(axis=0))}
     masks = _without_dominated(masks, table.regret)
@@ -87,7 +100,7 @@ def cover(table: ShapeTable, within: float, confidence: float = 0.9) -> Cover:
         for i, regret in enumerate(table.regret)
     ]
     chances = tuple(float(sure[i, config]) for i, config in enumerate(serves))
-    return Cover(table, within, tuple(sorted(found)), tuple(serves), is_smallest, confidence, chances)
+    return Cover(known, table, within, tuple(sorted(found)), tuple(serves), is_smallest, confidence, chances)
 
 
 def probability_within(table: ShapeTable, within: float) -> Floats:
@@ -110,7 +123,7 @@ def probability_within(table: ShapeTable, within: float) -> Floats:
 def curve(table: ShapeTable, most: int = 16) -> list[CurvePoint]:
     """Returns the regret by the number of configs; each config is the one that lowers the mean regret most.
 
-    Configs that serve more shapes come before all others. It ends where all shapes have their best.
+    Configs that serve more shapes, by their weights, come before all others. It ends where all shapes have their best.
     """
     table = _tried_part(table)
     weights = table.weights / table.weights.sum()
@@ -118,7 +131,7 @@ def curve(table: ShapeTable, most: int = 16) -> list[CurvePoint]:
     points: list[CurvePoint] = []
     while len(points) < min(most, len(table.configs)) and best.any():
         regret = np.minimum(best[:, None], table.regret)
-        unserved = weights @ np.isinf(regret)
+        unserved = np.round(weights @ np.isinf(regret), 9)
         means = weights @ np.where(np.isinf(regret), 0, regret)
         best = regret[:, int(np.lexsort((means, unserved))[0])]
         served = np.isfinite(best)
@@ -129,10 +142,14 @@ def curve(table: ShapeTable, most: int = 16) -> list[CurvePoint]:
 
 def _tried_part(table: ShapeTable) -> ShapeTable:
     """Returns the shapes that have a config that works."""
-    kept = np.flatnonzero(table.works.any(axis=1))
-    if not len(kept):
+    if not table.timed:
         raise SettingsError("no config works on any shape; tune the kernel first: tunewright tune FILE.py:NAME")
-    return table.part(kept.tolist())
+    return table.part(table.timed)
+
+
+def _allowed(table: ShapeTable) -> NDArray[np.bool_]:
+    """Returns which configs may serve the shapes that have one that works, by what failed on all shapes."""
+    return np.asarray(table.verified_on_bucket[table.timed])
 
 
 def _mask(flags: Iterable[bool]) -> int:
@@ -179,6 +196,8 @@ class _Search:
 
     def run(self) -> tuple[list[int], bool]:
         """Returns the smallest set that was found, and whether it is known to be the smallest."""
+        if len(self._best) > MAX_CONFIGS:
+            return self._best, False
         self._extend([], (1 << len(self._by_shape)) - 1)
         return self._best, self._steps <= self._enough
 

@@ -13,14 +13,19 @@ import numpy as np
 from tunewright.shapes.joint_model import JointModel
 from tunewright.shapes.table import ShapeTable
 
+MOST_TIMES = 100_000
+"""Times that are predicted at most, which takes half a minute; for the lighter shapes none are."""
 
-def with_estimates(table: ShapeTable) -> ShapeTable:
+
+def with_estimates(table: ShapeTable, most: int = MOST_TIMES) -> ShapeTable:
     """Returns the table with predicted times of configs that were verified on the bucket of a shape, but not on it.
 
     Shapes that were not tried stay as they are, and so does everything if too little was tried for a model.
     """
     wanted = table.verified_on_bucket & np.isnan(table.seconds)
     wanted[~table.works.any(axis=1)] = False
+    heaviest = np.argsort(-table.weights, kind="stable")
+    wanted[heaviest[most // len(table.configs) :]] = False
     if not wanted.any() or not table.tuned:
         return table
     model, seconds = JointModel(table), table.seconds.copy()

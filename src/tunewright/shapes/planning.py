@@ -34,6 +34,9 @@ FIRST_SHAPES, FIRST_SHARE = 24, 0.5
 ROUND = 16
 """Trials of a round, at most one of each of half of the shapes; then the model is asked again."""
 
+LEAST_WEIGHT = 1e-12
+"""Of a shape, as a share of the largest: sums of weights must be numbers."""
+
 WORTH = 0.002
 """The search ends when no trial is expected to gain a larger share of its shape's time."""
 
@@ -45,12 +48,13 @@ class TrialPlan:
     """Decides which configs are tried next on which shape."""
 
     def __init__(self, table: ShapeTable, *, trials: int | None = None, seed: int = 0) -> None:
-        self._table, self._rng = table, np.random.default_rng(seed)
+        weights = np.maximum(table.weights / table.weights.max(), LEAST_WEIGHT)
+        self._table, self._rng = replace(table, weights=weights), np.random.default_rng(seed)
         self.seconds: Floats = table.seconds.copy()
         self._features = Features(len(table.names), table.configs)
         self._draws = BalancedDraws(self._features.levels, self._rng)
         self._first = FIRST_SHAPES if trials is None else max(2, int(FIRST_SHARE * trials) // EACH)
-        self._representatives = Representatives(table, trials, seed)
+        self._representatives = Representatives(self._table, trials, seed)
 
     @property
     def table(self) -> ShapeTable:
@@ -61,7 +65,8 @@ class TrialPlan:
         """Returns the next trials; none if nothing is worth it. Tell their times in `seconds` before asking again."""
         while True:
             shapes = self._representatives.shapes(self.seconds)
-            if wanted := self._next_of(self._representatives.standing_for_all(self.table, shapes)):
+            part = self._representatives.standing_for_all(self._table, shapes)
+            if wanted := self._next_of(replace(part, seconds=self.seconds[shapes])):
                 return [(shapes[shape], config) for shape, config in wanted]
             if not self._representatives.grow():
                 return []

@@ -22,31 +22,36 @@ PER_SHAPE = 5
 
 
 class Representatives:
-    """Shapes that are drawn by weight; those with trials come first."""
+    """Shapes that are drawn by weight, and those that have trials already."""
 
     def __init__(self, table: ShapeTable, trials: int | None, seed: int) -> None:
-        tried = ~np.isnan(table.seconds).all(axis=1)
         # Exponential times at the rate of the weights come in the order of draws by weight, none of them twice.
-        times = np.random.default_rng(seed).exponential(size=len(table.shapes)) / table.weights
-        self._order = np.lexsort((times, ~tried))
-        self._count = max(int(tried.sum()), START if trials is None else max(FEWEST, trials // PER_SHAPE))
+        self._order = np.argsort(np.random.default_rng(seed).exponential(size=len(table.shapes)) / table.weights)
+        self._count = START if trials is None else max(FEWEST, trials // PER_SHAPE)
         if len(table.shapes) <= MANY:
             self._count = len(table.shapes)
 
+    @property
+    def drawn(self) -> set[int]:
+        """The shapes that stand for all."""
+        return set(self._order[: self._count].tolist())
+
     def shapes(self, seconds: Floats) -> list[int]:
-        """Returns their numbers; more than before as soon as these had their trials."""
-        if np.count_nonzero(~np.isnan(seconds)) >= PER_SHAPE * self._count:
+        """Returns the numbers of all; more than before as soon as these had their trials."""
+        made = ~np.isnan(seconds)
+        if made.sum() >= PER_SHAPE * self._count:
             self.grow()
-        return sorted(self._order[: self._count].tolist())
+        return sorted(self.drawn | set(np.flatnonzero(made.any(axis=1)).tolist()))
 
     def grow(self) -> bool:
         """Takes more of the shapes; returns whether there were any."""
         before, self._count = self._count, min(len(self._order), int(GROWTH * self._count) + 1)
         return self._count > before
 
-    @staticmethod
-    def standing_for_all(table: ShapeTable, shapes: list[int]) -> ShapeTable:
-        """Returns the table of some shapes, on which the weight of all others is divided evenly."""
+    def standing_for_all(self, table: ShapeTable, shapes: list[int]) -> ShapeTable:
+        """Returns the table of some shapes; those that were drawn share the weight of all that are not among them."""
+        others = np.delete(table.weights, shapes).sum()
+        drawn = self.drawn
+        share = [others / self._count if shape in drawn else 0.0 for shape in shapes]
         part = table.part(shapes)
-        others = (table.weights.sum() - part.weights.sum()) / len(shapes)
-        return replace(part, weights=part.weights + others)
+        return replace(part, weights=part.weights + share)

@@ -52,10 +52,10 @@ class _Fitter:
     """Grows a tree best-first: each time the split with the largest gain, looking one split ahead."""
 
     def __init__(self, cover: Cover, max_depth: int) -> None:
-        self.table, self.configs, self.max_depth = cover.table, list(cover.configs), max_depth
+        self.known, self.table, self.configs, self.max_depth = cover.known, cover.table, list(cover.configs), max_depth
         weights = self.table.weights / self.table.weights.sum()
-        # A shape on which a config was not tried costs as much as the worst that is known: it could not be served.
-        regret = self.table.regret[:, self.configs]
+        # Where a config was not verified it could not serve, which costs more than the worst that is known.
+        regret = np.where(cover.allowed, self.table.regret, np.inf)[:, self.configs]
         known = regret[np.isfinite(regret)]
         self.losses: Floats = weights[:, None] * np.where(np.isfinite(regret), regret, 1 + known.max(initial=0.0))
         self.sizes = self.table.sizes.astype(int)
@@ -157,7 +157,7 @@ def _node(fitter: _Fitter, part: _Part, cuts: Mapping[int, tuple[_Cut, _Part, _P
     regret = table.regret[part.shapes, part.config]
     mean = float(regret[np.isfinite(regret)].mean())  # a config that was tried on none would lose to one that was
     config = dict(table.configs[part.config])
-    return RuleLeaf(config, verified_buckets(table, part.config), len(part.shapes), round(mean, 6))
+    return RuleLeaf(config, verified_buckets(fitter.known, part.config), len(part.shapes), round(mean, 6))
 
 
 def rule_lines(rule: ShapeRule, names: Sequence[str] = ()) -> list[str]:

@@ -31,10 +31,11 @@ def rule_decision(rule: ShapeRule, cover: Cover, key: Key) -> Decision:
         )
     table, leaves = cover.table, list(rule.leaves())
     places = np.array([table.configs.index(Config(rule.leaf(table.named(i)).config)) for i in range(len(table.shapes))])
-    shapes = np.flatnonzero(table.works[range(len(places)), places])
+    shapes = np.flatnonzero((table.works & cover.allowed)[range(len(places)), places])
     measured = shapes[table.verified[shapes, places[shapes]]]
-    # A rule may choose predicted configs only; each was measured on another shape of the bucket.
-    cells = (measured, places[measured]) if len(measured) else np.nonzero(table.verified)
+    # If all that a rule chooses is predicted, its configs were measured on other shapes of the buckets.
+    elsewhere = table.verified & np.isin(np.arange(len(table.configs)), places)
+    cells = (measured, places[measured]) if len(measured) else np.nonzero(elsewhere)
     seconds = table.seconds[cells].tolist()
     regret = float(table.regret[shapes, places[shapes]].mean()) if len(shapes) else 0.0
     predicted = f", predicted on {len(shapes) - len(measured)} of them" if len(measured) < len(shapes) else ""

@@ -17,7 +17,7 @@ from tunewright.model.trial import Timing, Trial
 from tunewright.ports.store import Store
 from tunewright.spaces.config import Config
 from tunewright.spaces.shape_rule import bucket_of
-from tunewright.strategies.surrogate import log_improvement
+from tunewright.stats import normal_cdf
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -72,8 +72,20 @@ class ShapeTable:
 
     @classmethod
     def from_store(cls, store: Store, kernel: str) -> ShapeTable:
-        """Returns the journals of a kernel: of the source, device and toolchain that have most trials."""
-        return cls.of_journals(journals_of(store, kernel))
+        """Returns the journals of a kernel: of the source, device and toolchain that have most trials.
+
+        What won the final race of a shape is its fastest config: races tell apart what trials do not.
+        """
+        journals = journals_of(store, kernel)
+        table, decisions = cls.of_journals(journals), store.get_many([key for key, _ in journals])
+        seconds, columns = table.seconds.copy(), {config: i for i, config in enumerate(table.configs)}
+        for key, decision in decisions.items():
+            sizes = tuple(key.signature.dims[name] for name in table.names)
+            if sizes in table.shapes and decision.config in columns and decision.evidence is not None:
+                row = seconds[table.shapes.index(sizes)]
+                if np.isfinite(row[columns[decision.config]]):
+                    row[columns[decision.config]] = row[np.isfinite(row)].min()
+        return replace(table, seconds=seconds)
 
     @classmethod
     def of_journals(cls, journals: Sequence[Journal]) -> ShapeTable:
@@ -119,7 +131,7 @@ class ShapeTable:
     def regret(self) -> Floats:
         """By which share each config is slower than the best of its shape; infinite where it is not known to work.
 
-        That of an estimate is what is expected: where it may be slower or faster than the best, more than nothing.
+        That of an estimate is what is expected: more than nothing where it may be slower or faster than the best.
         """
         best = np.where(self.verified, self.seconds, np.inf).min(axis=1, keepdims=True)
         known = np.where(self.works, self.seconds, np.inf)
@@ -127,8 +139,9 @@ class ShapeTable:
             regret = np.where(np.isfinite(known), known / best - 1, np.inf)
             if self.estimated is not None and self.errors is not None:
                 slower, errors = np.log(known / best), np.maximum(self.errors, LEAST_ERROR)
-                gains = np.exp(log_improvement(slower, errors, 0.0))
-                regret = np.where(self.estimated, np.expm1(slower + gains), regret)
+                expected = known / best * np.exp(errors**2 / 2) * normal_cdf(slower / errors + errors)
+                expected -= normal_cdf(slower / errors)
+                regret = np.where(self.estimated, np.maximum(expected, 0.0), regret)
         return regret
 
     @cached_property
@@ -145,7 +158,8 @@ class ShapeTable:
         """Returns the table of which all other shapes were not tried."""
         seconds = np.full_like(self.seconds, np.nan)
         seconds[list(shapes)] = self.seconds[list(shapes)]
-        return replace(self, seconds=seconds)
+        estimated = None if self.estimated is None else self.estimated & ~np.isnan(seconds)
+        return replace(self, seconds=seconds, estimated=estimated)
 
     def part(self, shapes: Sequence[int]) -> ShapeTable:
         """Returns the table that has some of the shapes."""

@@ -154,6 +154,11 @@ class CachedLookups:
         return iter(self._related[key.related_digest])
 
 
+def _is_rule(decision: Decision) -> bool:
+    """Whether a decision is for many shapes, so that its key is near to none."""
+    return decision.evidence is not None and decision.evidence.rule is not None
+
+
 def find_nearest(
     store: Store,
     key: Key,
@@ -172,7 +177,7 @@ def find_nearest(
     except StoreError:
         return []
     nearest = sorted(
-        (decision for decision in decisions.values() if decision.key != key and accepts(decision)),
+        (one for one in decisions.values() if one.key != key and not _is_rule(one) and accepts(one)),
         key=lambda decision: (*key_distance(key, decision.key), decision.key.digest),
     )
     return [(decision, key.differences(decision.key)) for decision in nearest[:count]]

@@ -156,7 +156,7 @@ class Surrogate:
         return np.asarray(squares)
 
 
-def log_improvement(mean: Array, spread: Array, best: float | Array) -> Array:
+def log_improvement(mean: Array, spread: Array, best: float) -> Array:
     """Returns the log of the expected improvement on `best`, accurate also where the improvement underflows."""
     z = np.clip((best - mean) / spread, -30, 30)
     improvement = z * normal_cdf(z) + normal_pdf(z)
