@@ -70,3 +70,9 @@ def test_a_kernel_without_trials_is_told_what_to_do(run) -> None:
     said = CliRunner().invoke(command, ["cover", "absent", "--store", "kept.sqlite"])
     assert said.exit_code != 0
     assert "tunewright tune" in str(said.exception or said.output) + said.output
+
+
+def test_a_kernel_may_be_named_as_other_commands_take_it(run) -> None:
+    said = CliRunner().invoke(command, ["cover", "gemm.py:gemm", "--store", "kept.sqlite"])
+    assert said.exit_code == 0, said.output
+    assert said.output == run().output

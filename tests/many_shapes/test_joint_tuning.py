@@ -90,6 +90,12 @@ def test_shapes_are_read_with_their_weights(tmp_path) -> None:
         lines.write_text(text)
         with pytest.raises(SettingsError, match=r"shapes\.txt"):
             read_shapes(lines, ["M", "N"])
+    lines.write_text("4,8\n\n4,x\n")
+    with pytest.raises(SettingsError, match="line 3, '4,x'"):
+        read_shapes(lines, ["M", "N"])
+    lines.write_text("M=4,Q=8\n")
+    with pytest.raises(SettingsError, match="it has no N"):
+        read_shapes(lines, ["M", "N"])
     with pytest.raises(NoDecision, match="TUNEWRIGHT_MODE=record"):
         recorded_shapes(MemoryStore(), "padded", ["M", "N"])
 

@@ -158,7 +158,8 @@ def parse_sizes(text: str, dims: Sequence[str], name: str) -> dict[str, int]:
     except ValueError as error:
         raise click.UsageError(f"cannot read the shape {text!r}: {error}") from error
     if len(numbers) != len(dims):
-        raise click.UsageError(f"{text!r} has {len(numbers)} sizes; {name} has {', '.join(dims)}")
+        known = f"{name} has {', '.join(dims)}" if dims else "name them, as in M=512,N=64"
+        raise click.UsageError(f"{text!r} has {len(numbers)} sizes; {known}")
     return dict(zip(dims, numbers, strict=True))
 
 

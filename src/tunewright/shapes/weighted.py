@@ -22,7 +22,7 @@ def read_shapes(path: Path, dims: Sequence[str]) -> list[WeightedShape]:
     """
     try:
         text = path.read_text()
-        entries = json.loads(text) if path.suffix == ".json" else [_parse_line(line, dims) for line in _lines(text)]
+        entries = json.loads(text) if path.suffix == ".json" else _parse_lines(text, dims)
     except (OSError, ValueError) as error:
         raise SettingsError(f"cannot read the shapes in {path}: {error}") from error
     if not isinstance(entries, list) or not entries:
@@ -30,9 +30,15 @@ def read_shapes(path: Path, dims: Sequence[str]) -> list[WeightedShape]:
     return [_checked(entry, dims, path) for entry in entries]
 
 
-def _lines(text: str) -> list[str]:
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
+def _parse_lines(text: str, dims: Sequence[str]) -> list[dict[str, Any]]:
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if shape := line.partition("#")[0].strip():
+            try:
+                found.append(_parse_line(shape, dims))
+            except ValueError as error:
+                raise ValueError(f"line {number}, {shape!r}: {error}") from error
+    return found
 
 
 def _parse_line(line: str, dims: Sequence[str]) -> dict[str, Any]:
@@ -52,7 +58,11 @@ def _checked(entry: Any, dims: Sequence[str], path: Path) -> WeightedShape:
     weight = entry.get(WEIGHT, 1.0) if isinstance(entry, dict) else 0.0
     right = sizes and all(type(size) is int and size > 0 for size in sizes.values())
     if not right or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
-        raise SettingsError(f"{path}: {entry!r} should have {', '.join(dims)}, all at least 1, and a positive weight")
+        absent = [name for name in dims if sizes.get(name) is None]
+        lacks = f"; it has no {', '.join(absent)}" if absent else ""
+        raise SettingsError(
+            f"{path}: {entry!r} should have {', '.join(dims)}, all at least 1, and a positive weight{lacks}"
+        )
     return {name: int(size) for name, size in sizes.items() if size is not None}, float(weight)
 
 
