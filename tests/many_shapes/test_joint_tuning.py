@@ -150,10 +150,10 @@ def test_it_says_what_was_kept_what_is_known_and_that_nothing_was_decided(tmp_pa
     monkeypatch.setattr(JointSearch, "_try", stopped)
     said = typed(tmp_path, monkeypatch, "--budget", "6")
     assert said.exit_code != 0
-    assert "interrupted; 2 trials are kept" in said.stderr
+    assert "interrupted; kept: 2 trials" in said.stderr
     monkeypatch.setattr(JointSearch, "_try", tried)
     again = typed(tmp_path, monkeypatch, "--budget", "2")
-    assert "2 trials of before are known" in again.stderr
+    assert "known from before, at no cost: 2 trials" in again.stderr
     assert "1 of 2, " in again.stderr
     assert "racing the best configs of N=" in again.stderr
     monkeypatch.setattr(JointSearch, "decide", lambda self, budget, on_race: [])
@@ -171,3 +171,25 @@ def test_a_final_race_says_which_config_of_a_shape_is_fastest() -> None:
     assert ShapeTable.from_store(store, "gemm").regret[0].tolist() == pytest.approx([0.0, 0.1, 1.0])
     store.put(Decision(key, Config(x=1), Evidence(1.0, 0.9, 1.1, trials=3)))
     assert ShapeTable.from_store(store, "gemm").regret[0].tolist() == pytest.approx([0.0, 0.0, 1.0])
+
+
+@pytest.mark.usefixtures("by_work")
+def test_races_of_shapes_end_with_the_budget_of_all(monkeypatch) -> None:
+    """A race of a slow kernel had no limit of its own: a budget of 20 s took 29."""
+    kernel, limits = made(), []
+    search = JointSearch(kernel, SHAPES[:2])
+    search.run(Budget(8))
+    raced = type(kernel).search
+
+    def watched(self, problem, args, budget):
+        limits.append(budget.seconds)
+        return raced(self, problem, args, budget)
+
+    monkeypatch.setattr(type(kernel), "search", watched)
+    search.decide(Budget(seconds=30.0))
+    search.decide(Budget(8))
+    bounded, free = limits[: len(limits) // 2], limits[len(limits) // 2 :]
+    assert bounded
+    assert all(0 < seconds <= 30 for seconds in bounded)
+    assert sorted(bounded, reverse=True) == bounded, "each has what is left"
+    assert free == [None] * len(bounded)

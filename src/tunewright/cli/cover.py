@@ -69,10 +69,10 @@ def cover_command(kernel: str, within: float, confidence: float, path: Path | No
     """
     if path is not None and path.suffix not in WRITERS:
         raise click.UsageError(f"{path} does not end in {', '.join(WRITERS)}; its end says what is written")
-    kernel = kernel.rpartition(":")[2]  # FILE.py:NAME, as other commands take it
+    kernel = kernel.rpartition(".py:")[2]  # other commands take FILE.py:NAME
     store = session_to_read(options["store"]).store
     journals = journals_of(store, kernel)
-    table = with_estimates(ShapeTable.from_store(store, kernel))
+    table = with_estimates(ShapeTable.of_decided(store, journals))
     found = cover(table, within, confidence)
     rule = fit_rule(found, kernel)
     if path is not None:

@@ -45,15 +45,13 @@ def tune_shapes(kernel: Tuned | DispatchedOperator, place: str, typed: Mapping[s
     session = make_session(kernel, settings)
     limit = Budget.parse(typed["budget"]) if typed["budget"] else kernel.budget() or session.budget()
     search = JointSearch(kernel, _shapes(kernel, place, session), session.settings.seed)
-    said = _Said(limit, search.table) if typed["progress"] or not typed["as_json"] else None
+    lines = _TrialLines(limit, search.table) if typed["progress"] or not typed["as_json"] else None
     try:
-        search.run(limit, said.trial if said else lambda sizes, trial: None)
-        decisions = search.decide(limit, said.race if said else lambda sizes, left: None)
+        search.run(limit, lines.trial if lines else lambda sizes, trial: None)
+        decisions = search.decide(limit, lines.race if lines else lambda sizes, left: None)
     except KeyboardInterrupt:
-        kept = int((~np.isnan(search.table.seconds)).sum())
-        click.echo(
-            f"interrupted; {formatting.counted(kept, 'trial')} are kept. Run the same command to go on.", err=True
-        )
+        kept = formatting.counted(int((~np.isnan(search.table.seconds)).sum()), "trial")
+        click.echo(f"interrupted; kept: {kept}. Run the same command to go on.", err=True)
         raise
     if typed["as_json"]:
         output.print_json(_as_json(search.table, decisions, limit))
@@ -68,7 +66,7 @@ def _shapes(kernel: Tuned, place: str, session: Session) -> list[tuple[dict[str,
     return recorded_shapes(backing, kernel.name, kernel.dims)
 
 
-class _Said:
+class _TrialLines:
     """Says what each trial found, how many were made, and what is left."""
 
     def __init__(self, budget: Budget, table: ShapeTable) -> None:
@@ -76,7 +74,7 @@ class _Said:
         best = np.where(table.works, table.seconds, np.inf).min(axis=1)
         self._best = {tuple(sorted(table.named(i).items())): float(best[i]) for i in table.timed}
         if known := int((~np.isnan(table.seconds)).sum()):
-            click.echo(f"{formatting.counted(known, 'trial')} of before are known, and cost nothing", err=True)
+            click.echo(f"known from before, at no cost: {formatting.counted(known, 'trial')}", err=True)
 
     def trial(self, sizes: Mapping[str, int], trial: Trial) -> None:
         """Says what a trial found; the best of each shape is marked as soon as there is another."""

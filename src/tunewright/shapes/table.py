@@ -72,20 +72,24 @@ class ShapeTable:
 
     @classmethod
     def from_store(cls, store: Store, kernel: str) -> ShapeTable:
-        """Returns the journals of a kernel: of the source, device and toolchain that have most trials.
+        """Returns the journals of a kernel: of the source, device and toolchain that have most trials."""
+        return cls.of_decided(store, journals_of(store, kernel))
 
-        What won the final race of a shape is its fastest config: races tell apart what trials do not.
+    @classmethod
+    def of_decided(cls, store: Store, journals: Sequence[Journal]) -> ShapeTable:
+        """Returns the trials of related keys, in which what won the final race of a shape is its fastest config.
+
+        Races tell apart what trials do not.
         """
-        journals = journals_of(store, kernel)
         table, decisions = cls.of_journals(journals), store.get_many([key for key, _ in journals])
-        seconds, columns = table.seconds.copy(), {config: i for i, config in enumerate(table.configs)}
+        rows = {shape: table.seconds[i] for i, shape in enumerate(table.shapes)}
+        columns = {config: i for i, config in enumerate(table.configs)}
         for key, decision in decisions.items():
-            sizes = tuple(key.signature.dims[name] for name in table.names)
-            if sizes in table.shapes and decision.config in columns and decision.evidence is not None:
-                row = seconds[table.shapes.index(sizes)]
-                if np.isfinite(row[columns[decision.config]]):
-                    row[columns[decision.config]] = row[np.isfinite(row)].min()
-        return replace(table, seconds=seconds)
+            row = rows.get(tuple(key.signature.dims[name] for name in table.names))
+            column = columns.get(decision.config)
+            if row is not None and column is not None and decision.evidence is not None and np.isfinite(row[column]):
+                row[column] = row[np.isfinite(row)].min()
+        return table
 
     @classmethod
     def of_journals(cls, journals: Sequence[Journal]) -> ShapeTable:

@@ -120,7 +120,8 @@ class JointSearch:
             task = self.tasks[number]
             on_race(task.sizes, len(order) - place)
             tried = {trial.config for trial in self.kernel.session.store.trials(task.problem.key)}
-            found.append(self.kernel.search(task.problem, task.arguments(), Budget(len(tried | {self.kernel.default}))))
+            limit = Budget(len(tried | {self.kernel.default}), None if budget.seconds is None else budget.left())
+            found.append(self.kernel.search(task.problem, task.arguments(), limit))
         return found
 
 
