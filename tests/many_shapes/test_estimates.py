@@ -183,13 +183,3 @@ def test_of_equals_the_curve_takes_the_config_that_loses_least() -> None:
         seconds = np.exp(rng.normal(0, 0.5, (18, 7)))
         table = ShapeTable.of(({"M": m + 1}, Config(x=x), float(seconds[m, x])) for m in range(18) for x in range(7))
         assert curve(table)[0].mean == pytest.approx(table.regret.mean(axis=0).min())
-
-
-def test_a_rule_has_numbers_where_no_config_of_its_cover_may_serve() -> None:
-    """The only config that works on a shape failed in its bucket, and the first of the cover was not tried there."""
-    rows = [({"M": 60}, Config(x=0), 1.0), ({"M": 5}, Config(x=1), 1.0), ({"M": 6}, Config(x=1), float("inf"))]
-    rule = fit_rule(cover(ShapeTable.of(rows), 0.05), "toy")
-    assert all(np.isfinite(leaf.regret) for leaf in rule.leaves())
-    assert [rule.config({"M": m}) for m in (5, 6)] == [None, None]
-    alone = fit_rule(cover(ShapeTable.of(rows[1:]), 0.05), "toy")
-    assert [leaf.verified for leaf in alone.leaves()] == [()]

@@ -155,8 +155,7 @@ def _node(fitter: _Fitter, part: _Part, cuts: Mapping[int, tuple[_Cut, _Part, _P
         if not (isinstance(below, RuleLeaf) and isinstance(above, RuleLeaf) and below.config == above.config):
             return RuleSplit(table.names[cut.size], cut.at_most, below, above)
     regret = table.regret[part.shapes, part.config]
-    known = regret[np.isfinite(regret)]
-    mean = float(known.mean()) if len(known) else 0.0  # where no config of the cover may serve, any is as bad
+    mean = float(regret[np.isfinite(regret)].mean())  # no leaf has only shapes that its config may not serve
     config = dict(table.configs[part.config])
     return RuleLeaf(config, verified_buckets(fitter.known, part.config), len(part.shapes), round(mean, 6))
 
