@@ -41,7 +41,7 @@ def test_a_feature_that_breaks_says_where() -> None:
 
 def test_features_are_points_to_learn_from_and_outlive_exactness() -> None:
     plain, featured = Space(*KNOBS), Space(*KNOBS, features=[BYTES])
-    assert Encoding(featured).width == Encoding(plain).width + 1
+    assert len(Encoding(featured).lengths()) == len(Encoding(plain).lengths()) + 1
     assert featured.exact().features == (BYTES,)
     assert plain.with_features([BYTES]).features == (BYTES,)
 

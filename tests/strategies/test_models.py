@@ -8,7 +8,7 @@ from tunewright.model.trial import Failure, Kind, Stage, Timing, Trial
 from tunewright.ports.strategy import AcceptsPrior, PredictsRegret, Prior, Source
 from tunewright.strategies.bayes import Bayes, standardize
 from tunewright.strategies.candidates import EnumeratedCandidates, SampledCandidates, candidates_for
-from tunewright.strategies.encoding import Encoding
+from tunewright.strategies.encoding import MAX_VALUE_COLUMNS, MAX_VALUES, Encoding
 from tunewright.strategies.portfolio import MAX_EXHAUSTIVE, Portfolio
 from tunewright.strategies.random import RandomSearch
 from tunewright.strategies.surrogate import Surrogate, log_improvement
@@ -98,6 +98,36 @@ def test_points_lie_in_the_unit_cube_and_tell_configs_apart(space) -> None:
     assert len(np.unique(points, axis=0)) == len(space)
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_surrogate_learns_that_good_values_are_no_neighbors(seed: int) -> None:
+    space = Space(Knob("block", [16 << i for i in range(10)]), Knob("unroll", [1, 2, 4, 8]), Knob("tile", range(1, 7)))
+    encoding, rows = Encoding(space), space.codes()
+    slow = np.array([1, 0, 1, 1, 0, 1, 0, 0, 1, 0])
+    values, points = slow[rows[:, 0]] + 0.05 * rows[:, 1], encoding.points(rows)
+    tried = np.random.default_rng(seed).permutation(len(rows))[:24]
+    model = Surrogate(encoding.lengths(), encoding.owners)
+    model.fit(points[tried], values[tried])
+    model.learn(points[tried], values[tried])
+    others = np.setdiff1d(np.arange(len(rows)), tried)
+    assert np.corrcoef(model.predict(points[others])[0], values[others])[0, 1] > 0.93
+
+
+@pytest.mark.parametrize("space", [SPACE, VARIED])
+def test_values_of_a_knob_share_a_length_scale(space) -> None:
+    encoding = Encoding(space)
+    assert encoding.points(space.codes()).shape[1] == len(encoding.owners)
+    assert len(encoding.lengths()) == encoding.owners.max() + 1
+    numbers = [knob for knob in (*space.knobs, *(k for v in space.variants for k in v.knobs)) if len(knob.values) > 2]
+    shared = [owner for owner, count in enumerate(np.bincount(encoding.owners)) if count > 1]
+    assert 1 <= len(shared) <= len(numbers)
+
+
+def test_many_values_have_no_columns() -> None:
+    knobs = [Knob(f"k{i}", range(1, 11)) for i in range(20)]
+    assert np.bincount(Encoding(Space(*knobs)).owners).tolist().count(10) == MAX_VALUE_COLUMNS // 10
+    assert (np.bincount(Encoding(Space(Knob("k", range(1, MAX_VALUES + 2)))).owners) == 1).all()
+
+
 def test_powers_of_two_are_known() -> None:
     rows = np.array(
         [
@@ -134,7 +164,7 @@ def test_the_surrogate_predicts_what_it_was_shown_and_doubts_what_it_was_not() -
     rng = np.random.default_rng(1)
     points = rng.random((60, 3))
     values = np.sin(5 * points[:, 0]) + 0.1 * points[:, 1]
-    model = Surrogate(3, 3)
+    model = Surrogate(np.ones(3))
     model.fit(points[:40], values[:40])
     model.learn(points[:40], values[:40])
     mean, spread = model.predict(points)
@@ -147,7 +177,7 @@ def test_the_surrogate_predicts_what_it_was_shown_and_doubts_what_it_was_not() -
 def test_a_surrogate_that_learns_point_by_point_predicts_as_one_that_learns_at_once() -> None:
     rng = np.random.default_rng(4)
     points, values, others = rng.random((60, 5)), rng.standard_normal(60), rng.random((20, 5))
-    steps, once = Surrogate(3, 5), Surrogate(3, 5)
+    steps, once = Surrogate(np.r_[np.ones(3), 2.0, 2.0]), Surrogate(np.r_[np.ones(3), 2.0, 2.0])
     for fitted in (20, 40):  # the hyperparameters change, then points follow, leave and change places
         steps.fit(points[:fitted], values[:fitted])
         once.fit(points[:fitted], values[:fitted])
@@ -161,12 +191,12 @@ def test_a_surrogate_that_learns_point_by_point_predicts_as_one_that_learns_at_o
 def test_the_surrogates_slopes_are_those_of_its_cost() -> None:
     rng = np.random.default_rng(2)
     points, values = rng.random((12, 4)), rng.standard_normal(12)
-    model = Surrogate(2, 4)
-    squared_distances = ((points[:, None] - points[None]) ** 2).reshape(144, 4)
-    theta = model._theta + 0.1 * rng.standard_normal(6)
+    model = Surrogate(np.array([1.0, 1.0, 2.8]), np.array([0, 1, 2, 2]))  # the last two columns share a scale
+    squared_distances = ((points[:, None] - points[None]) ** 2).reshape(144, 4) @ np.eye(3)[[0, 1, 2, 2]]
+    theta = model._theta + 0.1 * rng.standard_normal(5)
     _, gradient = model._cost(theta, squared_distances, values)
-    for i in range(6):
-        step = np.zeros(6)
+    for i in range(5):
+        step = np.zeros(5)
         step[i] = 1e-5
         numeric = (
             model._cost(theta + step, squared_distances, values)[0]

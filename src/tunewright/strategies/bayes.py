@@ -16,7 +16,7 @@ from tunewright.ports.strategy import Forecast
 from tunewright.spaces.config import Config
 from tunewright.spaces.space import Space
 from tunewright.strategies.candidates import SAMPLE_SIZE, Rows, candidates_for
-from tunewright.strategies.encoding import Encoding
+from tunewright.strategies.encoding import FAR, NEAR, VALUE, Encoding
 from tunewright.strategies.neighborhood import cost
 from tunewright.strategies.surrogate import Surrogate, log_improvement
 from tunewright.strategies.tree_model import Prediction, TreeModel
@@ -53,9 +53,11 @@ class BayesOptions(msgspec.Struct, frozen=True):
     later: str = "nagnam"
     """Moves of later proposals, in turn. With enough trials of noisy times, m is the least predicted time among
     the candidates of g; else it is the same as g."""
-    near: float = 1.0
-    far: float = 2.0
+    near: float = NEAR
+    far: float = FAR
     """Prior length scales of single knobs, and of columns made of several."""
+    value: float = VALUE
+    """Prior length scale of having another value of a knob, however near."""
     slope: float = 0.5
     """Expected cost, in standard deviations, of each knob that is not a power of two."""
     uncertainty_scale: float = 2.0
@@ -112,15 +114,14 @@ class Bayes:
         self._space, self._rng, self._options = space, rng, options or BayesOptions()
         self.candidates = candidates_for(space)
         self._encoding = Encoding(space)
-        self._model = Surrogate(
-            self._encoding.knob_columns, self._encoding.width, near=self._options.near, far=self._options.far
-        )
+        lengths = self._encoding.lengths(self._options.near, self._options.far, self._options.value)
+        self._model = Surrogate(lengths, self._encoding.owners)
         self._rows: list[Rows] = []
         self._logs: list[float] = []  # nan: it failed
         self._pending: dict[Config, Rows] = {}
         self._fitted = 0
         self._mean = mean or PowerOfTwoMean(self._encoding, self._options.slope)
-        self._trees = TreeModel() if self._options.trees else None
+        self._trees = TreeModel(self._encoding.plain) if self._options.trees else None
         self._expected: dict[Config, tuple[Prediction, Prediction]] = {}
         self._to_compare: list[tuple[int, tuple[Prediction, Prediction]]] = []
 

@@ -19,6 +19,12 @@ MAX_PAIRS = 45
 BOUND_SAMPLES = 1024
 """Configs sampled to find the bounds of the space's features."""
 
+MAX_VALUES, MAX_VALUE_COLUMNS = 40, 128
+"""Values of a knob up to which each has a column, and columns of that kind; knobs with the fewest values come first."""
+
+NEAR, FAR, VALUE = 1.0, 2.0, 2.8
+"""Expected length scales of single knobs, of columns made of several, and of values of a knob."""
+
 ABSENT = 0.5
 """Value of a knob that the variant lacks: the middle of its range."""
 
@@ -28,7 +34,9 @@ class Encoding:
 
     Each knob is encoded half by rank and half by magnitude. Hardware favors powers of two and their multiples, so
     these have columns of their own; so do products of two knobs (a tile's area, the threads of a block) and the
-    features of the space. The first `knob_columns` columns are single knobs.
+    features of the space. Last, each value of a knob has a column: good values need not be neighbors, as where every
+    second power of two is good. The columns of one knob's values share a length scale: `owners` says which scale each
+    column has. The first `plain` columns are all others.
     """
 
     def __init__(self, space: Space) -> None:
@@ -36,6 +44,7 @@ class Encoding:
         self._columns: list[_Column] = []
         extra: list[_Column] = []
         self._uneven_columns: list[_Column] = []
+        by_value: list[list[_Column]] = []
         for i, offered in indexed:
             values = sorted({value for values in offered.values() for value in values}, key=_sort_key)
             scale = _scale_of_range(space, space.names[i])
@@ -43,7 +52,9 @@ class Encoding:
             if scale is None and (numbers := _whole_numbers(values)) is not None:
                 extra += [_column(i, offered, values, zeros) for zeros in _trailing_zeros(numbers)]
                 self._uneven_columns += [_column(i, offered, values, uneven) for uneven in _unevenness(numbers)]
-        self.knob_columns = len(self._columns)
+            if scale is None and _numbers(values) is not None and 3 <= len(values) <= MAX_VALUES:
+                by_value.append([_column(i, offered, values, ones) for ones in np.eye(len(values))])
+        self._knob_columns = len(self._columns)
         self._columns += extra + self._uneven_columns
         logs = sorted(
             (column for i, offered in indexed if (column := _log_column(i, offered)) is not None),
@@ -55,7 +66,17 @@ class Encoding:
         if space.features:
             samples = space.feature_matrix(space.draw(np.random.default_rng(0), BOUND_SAMPLES))
         self._lower, self._upper = _bounds(np.sign(samples) * np.log1p(np.abs(samples)))
-        self.width = len(self._columns) + len(self._pairs) + len(space.features)
+        self.plain = len(self._columns) + len(self._pairs) + len(space.features)
+        by_value.sort(key=len)
+        by_value = by_value[: int((np.cumsum([len(own) for own in by_value]) <= MAX_VALUE_COLUMNS).sum())]
+        self._by_value, counts = [column for own in by_value for column in own], [len(own) for own in by_value]
+        self.owners = np.r_[np.arange(self.plain), self.plain + np.repeat(np.arange(len(counts)), counts)].astype(int)
+
+    def lengths(self, near: float = NEAR, far: float = FAR, value: float = VALUE) -> NDArray[np.float64]:
+        """Returns the expected length scales: of single knobs, columns made of several, and values of each knob."""
+        count = int(self.owners.max(initial=-1)) + 1
+        counts = self._knob_columns, self.plain - self._knob_columns, count - self.plain
+        return np.repeat([near, far, value], counts)
 
     def count_uneven(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Returns for each row how many knobs that allow a power of two have another value."""
@@ -67,7 +88,7 @@ class Encoding:
     def points(self, rows: NDArray[Any]) -> Points:
         """Returns one point for each row of codes."""
         variants = rows[:, 0]
-        points = np.empty((len(rows), self.width), dtype=np.float32)
+        points = np.empty((len(rows), len(self.owners)), dtype=np.float32)
         for j, column in enumerate(self._columns):
             points[:, j] = column.encode(rows, variants)
         for j, (first, second) in enumerate(self._pairs, len(self._columns)):
@@ -78,7 +99,9 @@ class Encoding:
             features = self._space.feature_matrix(rows)
             logs = np.sign(features) * np.log1p(np.abs(features))
             scaled = np.clip((logs - self._lower) / np.maximum(self._upper - self._lower, 1e-9), 0.0, 1.0)
-            points[:, -len(self._space.features) :] = np.where(np.isnan(scaled), ABSENT, scaled)
+            points[:, self.plain - len(self._space.features) : self.plain] = np.where(np.isnan(scaled), ABSENT, scaled)
+        for j, column in enumerate(self._by_value, self.plain):
+            points[:, j] = column.encode(rows, variants)
         return points
 
 

@@ -21,20 +21,19 @@ LOWEST, HIGHEST = -3.0, 4.0
 class Surrogate:
     """Matérn 5/2 kernel with a length scale for every column and maximum a posteriori hyperparameters.
 
-    The first `knob_columns` columns (single knobs) are expected to matter more than the others: their prior length
-    scale is `near`, that of the others `far`. Fitting costs n³ for n trials, predicting n² per candidate.
+    `lengths` are the expected length scales. `owners` says which of them each column has, if columns share some.
+    Fitting costs n³ for n trials, predicting n² per candidate.
     """
 
-    def __init__(
-        self, knob_columns: int, width: int, *, near: float = 1.0, far: float = 2.0, noise: float = 0.05
-    ) -> None:
-        lengths = np.log(np.r_[np.full(knob_columns, near), np.full(width - knob_columns, far)])
-        self._mean = np.r_[lengths, 0.0, np.log(noise)]
-        self._spread = np.r_[np.ones(width), 0.7, 1.0]
-        self._lower = np.r_[np.full(width, LOWEST), LOWEST, -6.0]
-        self._upper = np.r_[np.full(width, HIGHEST), 2.0, 0.0]
+    def __init__(self, lengths: Array, owners: NDArray[np.intp] | None = None, *, noise: float = 0.05) -> None:
+        scales = len(lengths)
+        self._owners = np.arange(scales) if owners is None else owners
+        self._mean = np.log(np.r_[lengths, 1.0, noise])
+        self._spread = np.r_[np.ones(scales), 0.7, 1.0]
+        self._lower = np.r_[np.full(scales, LOWEST), LOWEST, -6.0]
+        self._upper = np.r_[np.full(scales, HIGHEST), 2.0, 0.0]
         self._theta = self._mean.copy()
-        self._points: Any = np.empty((0, width), dtype=np.float32)
+        self._points: Any = np.empty((0, len(self._owners)), dtype=np.float32)
         self._factor = np.empty((0, 0))
         self._factor_theta: Array | None = None
 
@@ -45,20 +44,25 @@ class Surrogate:
 
     def fit(self, points: NDArray[Any], values: Array, steps: int = 25) -> None:
         """Choose hyperparameters by resilient propagation (Rprop), starting from the last fit."""
-        distances = (points[:, None].astype(float) - points[None]) ** 2
-        distances = distances.reshape(len(points) ** 2, -1)
+        distances = self._squared_distances(points.astype(float))
         bounds = self._lower, self._upper
         self._theta = minimize(lambda theta: self._cost(theta, distances, values), self._theta, bounds, steps)
 
+    def _squared_distances(self, points: Array) -> Array:
+        """Returns the squared distances between points: a column for each length scale."""
+        own = [points[:, self._owners == owner] for owner in range(len(self._mean) - 2)]
+        columns = [((part[:, None] - part[None]) ** 2).sum(-1).ravel() for part in own]
+        return np.stack(columns, axis=-1) if columns else np.empty((len(points) ** 2, 0))
+
     def _cost(self, theta: Array, squared_distances: Array, values: Array) -> tuple[float, Array]:
         """Returns the negative log posterior of hyperparameters and its gradient."""
-        n, width = len(values), len(theta) - 2
-        weights = np.exp(-2 * theta[:width])
+        n, scales = len(values), len(theta) - 2
+        weights = np.exp(-2 * theta[:scales])
         squares = (squared_distances @ weights).reshape(n, n)
         r = np.sqrt(squares + 1e-16)
         decay = np.exp(-ROOT5 * r)
         shape = (1 + ROOT5 * r + 5 / 3 * squares) * decay
-        signal, noise = np.exp(2 * theta[width]), np.exp(2 * theta[width + 1])
+        signal, noise = np.exp(2 * theta[scales]), np.exp(2 * theta[scales + 1])
         try:
             lower = np.linalg.cholesky(signal * shape + (noise + 1e-6) * np.eye(n))
         except np.linalg.LinAlgError:
@@ -68,9 +72,11 @@ class Surrogate:
         alpha = inverse @ values
         weight = 0.5 * (inverse - np.outer(alpha, alpha))
         gradient = np.empty(len(theta))
-        gradient[:width] = ((weight * (5 / 3) * signal * (1 + ROOT5 * r) * decay).ravel() @ squared_distances) * weights
-        gradient[width] = 2 * signal * (weight * shape).sum()
-        gradient[width + 1] = 2 * noise * np.trace(weight)
+        gradient[:scales] = (
+            (weight * (5 / 3) * signal * (1 + ROOT5 * r) * decay).ravel() @ squared_distances
+        ) * weights
+        gradient[scales] = 2 * signal * (weight * shape).sum()
+        gradient[scales + 1] = 2 * noise * np.trace(weight)
         off = (theta - self._mean) / self._spread
         cost = 0.5 * values @ alpha + np.log(np.diag(lower)).sum() + 0.5 * off @ off
         return float(cost), gradient + off / self._spread
@@ -139,7 +145,7 @@ class Surrogate:
 
     def _scale(self, points: NDArray[Any]) -> NDArray[Any]:
         # Centered, so that the difference of squares below loses little in single precision.
-        return np.asarray((points - 0.5) * np.exp(-self._theta[:-2]), dtype=np.float32)
+        return np.asarray((points - 0.5) * np.exp(-self._theta[:-2])[self._owners], dtype=np.float32)
 
     def _covariance(self, points: NDArray[Any]) -> NDArray[Any]:
         return self._kernel(self._points, points)

@@ -97,7 +97,7 @@ def _fit_source(
         return None
     values, _, deviation = standardize(logs, 1.0)
     points = encoding.points(np.array([space.rank(trial.config) for trial in trials]))
-    model = Surrogate(encoding.knob_columns, encoding.width)
+    model = Surrogate(encoding.lengths(), encoding.owners)
     subset = rng.choice(len(trials), min(FIT_TRIALS, len(trials)), replace=False)
     model.fit(points[subset], values[subset])
     model.learn(points, values)

@@ -55,7 +55,9 @@ class TreeModel:
     other one is right and sure.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int) -> None:
+        """Takes how many columns the trees look at, the first of the points: more dilute what a random split finds."""
+        self._columns = columns
         # Always the same: a search with trees and one without them agree until the trees count.
         self._rng = np.random.default_rng(0)
         self.forest = Forest(self._rng, trees=24, levels=8)
@@ -66,11 +68,11 @@ class TreeModel:
         """Fits the trees if there are enough new trials."""
         if len(values) >= max(FIRST_FIT, REFIT_RATIO * self._fitted):
             self._fitted = len(values)
-            self.forest.fit(points, values)
+            self.forest.fit(points[:, : self._columns], values)
 
     def predict(self, points: NDArray[Any]) -> tuple[Array, Array]:
         """Returns mean and standard deviation at `points`."""
-        mean, spread = self.forest.predict(points)
+        mean, spread = self.forest.predict(points[:, : self._columns])
         return mean, SPREAD_SCALE * spread
 
     def compare(self, process: Prediction, trees: Prediction, value: float, noise: float) -> None:
