@@ -299,6 +299,33 @@ ESCAPE = space(
     },
     ["METHOD == 0 or LANES >= 4", "METHOD >= 1 or LANES == 1"],
 )
+LOOKUP = space(
+    {
+        "METHOD": [0, 1, 2, 3],
+        "BITS": [4, 6, 8, 10, 12],
+        "FAN": [2, 4, 8, 16],
+        "LEAF": [1, 2, 4, 8, 16, 32, 64],
+        "BATCH": [1, 2, 4, 8, 16, 32],
+        "AHEAD": [0, 1],
+        "opt": LEVELS,
+    },
+    [
+        "METHOD == 2 or BITS == 4",
+        "METHOD == 3 or FAN == 2",
+        "METHOD != 3 or LEAF >= FAN",
+        "METHOD != 3 or AHEAD == 0",
+    ],
+)
+MEDIAN = space(
+    {
+        "METHOD": [0, 1, 2, 3],
+        "LANES": [8, 16, 32, 64, 128],
+        "COLS": [128, 256, 512],
+        "UNROLL": [1, 2, 4, 8],
+        "CHOOSE": [0, 1],
+        "opt": ["-O2", *VECTORS],
+    }
+)
 
 
 @tw.tune(GEMM, backend=backend("gemm", sizes="arguments"), reference=np.matmul)
@@ -529,6 +556,28 @@ def plane(rng: np.random.Generator) -> list[Array]:
     return [(part + by).ravel().astype(np.int32) for part, by in zip(scaled, moved, strict=True)]
 
 
+def placed(keys: Array, numbers: Array) -> Array:
+    return np.searchsorted(keys, numbers)
+
+
+@tw.tune(LOOKUP, backend=backend("lookup"), reference=placed)
+def lookup(keys: tw.In("N"), numbers: tw.In("Q"), out: tw.Out("Q")): ...
+
+
+def keyed(rng: np.random.Generator) -> list[Array]:
+    """Sorted keys, and numbers to look up."""
+    keys, numbers = (rng.integers(0, 1 << 32, count, dtype=np.uint32) for count in (65536, 4096))
+    return [np.sort(keys), numbers]
+
+
+def filtered(picture: Array) -> Array:
+    return np.median(np.lib.stride_tricks.sliding_window_view(picture, (3, 3)), axis=(2, 3))
+
+
+@tw.tune(MEDIAN, backend=backend("median"), reference=filtered)
+def median(picture: tw.In("IH", "IW"), out: tw.Out("H", "W")): ...
+
+
 JOBS = {
     "gemm": Job(gemm, normal((126, 400), (400, 480)), floats(126, 480), np.matmul),
     "conv": Job(conv, normal((128, 504), (5, 5)), floats(124, 500), convolved),
@@ -552,4 +601,12 @@ JOBS = {
     "align": Job(align, letters, np.zeros(1024, np.int32), aligned),
     "cholesky": Job(cholesky, positive, floats(128, 128), np.linalg.cholesky),
     "escape": Job(escape, plane, np.zeros(2048, np.int32), escaped, ("CHECK",)),
+    "lookup": Job(lookup, keyed, np.zeros(4096, np.uint32), placed),
+    "median": Job(
+        median,
+        lambda rng: [rng.integers(0, 256, (130, 514), dtype=np.uint8)],
+        np.zeros((128, 512), np.uint8),
+        filtered,
+        ("COLS",),
+    ),
 }
