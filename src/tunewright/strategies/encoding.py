@@ -22,7 +22,7 @@ BOUND_SAMPLES = 1024
 MAX_VALUES, MAX_VALUE_COLUMNS = 40, 128
 """Values of a knob up to which each has a column, and columns of that kind; knobs with the fewest values come first."""
 
-NEAR, FAR, VALUE = 1.0, 2.0, 2.8
+NEAR, FAR, VALUE = 1.0, 2.0, 4.2
 """Expected length scales of single knobs, of columns made of several, and of values of a knob."""
 
 ABSENT = 0.5
