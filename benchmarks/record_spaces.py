@@ -3,7 +3,7 @@
     python benchmarks/record_spaces.py [--quick] [--json] [--only KERNEL] [--passes N] [--into DIR] [--device NAME]
 
 The kernels are in space_kinds.py: products, convolutions, stencils, sparse matrices, sorting, transforms, counting,
-n bodies, transposes, running sums, searching, softmax.
+n bodies, transposes, running sums, searching, softmax, look-ups, medians.
 
 Every config is built once by the C back end, two at a time, and compared with numpy once; tile sizes and orders of
 loops are variables in some kernels, so that one build serves many configs. Then all are timed in several

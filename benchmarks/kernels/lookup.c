@@ -2,7 +2,8 @@
 
      METHOD  0: halves, with branches; 1: halves, without branches; 2: the high BITS say where to look, then halves;
              3: one of FAN parts after the other, by comparing with all their ends
-     BITS    of a key that METHOD 2 looks up in a table
+     BITS    of a key that METHOD 2 looks up in a table, which is made at the first call with these keys and kept: they
+             must not change
      FAN     parts of METHOD 3
      LEAF    what is left is counted when there are so few keys
      BATCH   numbers that are looked up together
